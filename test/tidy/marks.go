@@ -3,6 +3,7 @@ package tidy
 import (
 	"fmt"
 	"go/ast"
+	"path"
 	"regexp"
 	"strings"
 )
@@ -26,6 +27,25 @@ func marks(t *Tree) []Finding {
 		for i, line := range strings.Split(string(text), "\n") {
 			if m := unfinished.FindString(line); m != "" {
 				out = append(out, Finding{"mark", name, i + 1, m, fmt.Sprintf("%q: say what is true today", m)})
+			}
+		}
+	}
+	return out
+}
+
+var markdownLink = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
+
+// links finds links of documents that lead to no file of the tree. Addresses with a scheme are not followed.
+func links(t *Tree) []Finding {
+	var out []Finding
+	for name, text := range t.Docs {
+		for i, line := range strings.Split(prose(string(text)), "\n") {
+			for _, m := range markdownLink.FindAllStringSubmatch(line, -1) {
+				to := m[1]
+				if strings.Contains(to, "://") || t.paths[path.Join(path.Dir(name), to)] {
+					continue
+				}
+				out = append(out, Finding{"link", name, i + 1, to, to + " is not there"})
 			}
 		}
 	}

@@ -45,6 +45,8 @@ type Tree struct {
 	Root string
 	Go   []*File
 	Docs map[string][]byte // Markdown files by path
+
+	paths map[string]bool // every file and folder, of any kind
 }
 
 // Finding is one broken rule. Name tells what the finding is about where the line would change too often to name an exception by.
@@ -78,6 +80,7 @@ func Rules() []Rule {
 		{"no-global", noGlobal},
 		{"word", words},
 		{"mark", marks},
+		{"link", links},
 		{"skip", skips},
 		{"sleep", sleeps},
 	}
@@ -104,20 +107,21 @@ func skipDir(name string) bool {
 
 // Load reads the tree below root.
 func Load(root string) (*Tree, error) {
-	t := &Tree{Root: root, Docs: map[string][]byte{}}
+	t := &Tree{Root: root, Docs: map[string][]byte{}, paths: map[string]bool{}}
 	err := filepath.WalkDir(root, func(full string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
+		rel, err := filepath.Rel(root, full)
+		if err != nil {
+			return err
+		}
+		t.paths[filepath.ToSlash(rel)] = true
 		if d.IsDir() {
 			if full != root && skipDir(d.Name()) {
 				return filepath.SkipDir
 			}
 			return nil
-		}
-		rel, err := filepath.Rel(root, full)
-		if err != nil {
-			return err
 		}
 		return t.add(full, filepath.ToSlash(rel))
 	})
