@@ -142,4 +142,3 @@ func spread(now int64) float64 {
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return float64((z^z>>31)>>11) / (1 << 53)
 }
-

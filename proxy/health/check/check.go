@@ -20,14 +20,16 @@ import (
 
 // Bounds of this package.
 const (
-	InFlightMax       = 1024                   // checks and probes under way: the default budget times the longest default timeout, and room
-	KicksMax          = 256                    // kicks that wait to be seen; more are dropped, the next interval comes anyway
-	PerSecondDefault  = 200                    // where no budget is given
-	SourcePollMax     = 200 * time.Millisecond // the source is asked at least so often
-	ProbeTimeout      = time.Second            // of a probe where the check has no timeout
-	kickGapShare      = 5                      // kicked checks of one endpoint are a fifth of an interval apart
-	intervalMin       = 10 * time.Millisecond
-	localFaultBackoff = time.Second // wait after a check that failed by our own shortage
+	InFlightMax      = 1024                   // checks and probes under way: the default budget times the longest default timeout, and room
+	KicksMax         = 256                    // kicks that wait to be seen; more are dropped, the next interval comes anyway
+	PerSecondDefault = 200                    // starts in any second where no budget is given
+	PerSecondMax     = 10_000                 // largest budget
+	SourcePollMax    = 200 * time.Millisecond // the source is asked at least so often
+	ProbeTimeout     = time.Second            // of a probe where the check has no timeout
+	kickGapShare     = 5                      // kicked checks of one endpoint are a fifth of an interval apart
+	intervalMin      = 10 * time.Millisecond  // shorter ones are taken as this
+	shortageBackoff  = time.Second            // wait after a check that failed by a shortage of our own
+	jitterShare      = 0.1                    // an interval is up to this much shorter or longer
 )
 
 // Item is one endpoint to look at.
@@ -65,8 +67,6 @@ const (
 
 // outcome is what a worker met. ok is false when that says nothing of the endpoint: shutdown, or a shortage of our own.
 type outcome struct {
-	id     uint64
-	job    job
 	result health.Result // a probe is Good when it connected
 	ok     bool
 	cause  error // for the log
@@ -96,6 +96,7 @@ func New(src Source, sink Sink, clock func() int64, perSecondMax int, stretched 
 	if perSecondMax <= 0 {
 		perSecondMax = PerSecondDefault
 	}
+	perSecondMax = min(perSecondMax, PerSecondMax)
 	if stretched == nil {
 		stretched = func(float64) {}
 	}

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"log/slog"
+	"math"
 	"time"
 
 	"spillway/proxy/health"
@@ -101,13 +102,22 @@ type schedule struct {
 	pace       pace
 	factor     float64
 	underWay   int
-	outcomes   chan outcome
+	reports    chan report
+	complained int64 // when a shortage was last logged; 0: never
+}
+
+// report is a worker's outcome with what it was for.
+type report struct {
+	outcome
+	entry *entry
+	item  Item // as it was when the worker started
+	job   job
 }
 
 // Run looks at the items until ctx ends, and returns when no worker is left. It may be called once.
 func (r *Runner) Run(ctx context.Context) {
 	s := &schedule{
-		r: r, entries: map[uint64]*entry{}, factor: 1, outcomes: make(chan outcome),
+		r: r, entries: map[uint64]*entry{}, factor: 1, reports: make(chan report),
 		pace: pace{starts: make([]int64, r.budget)},
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -123,12 +133,12 @@ func (r *Runner) Run(ctx context.Context) {
 		case <-r.wake:
 		case id := <-r.kicks:
 			s.kick(id)
-		case o := <-s.outcomes:
+		case o := <-s.reports:
 			s.finish(o)
 		}
 	}
 	for s.underWay > 0 {
-		<-s.outcomes
+		<-s.reports
 		s.underWay--
 	}
 }
@@ -142,7 +152,7 @@ func (s *schedule) read() {
 	s.generation = generation
 	s.rounds++
 	now := s.r.clock()
-	fresh := int64(0)
+	fresh, perSecond := int64(0), 0.0
 	for i := range items {
 		e := s.entries[items[i].ID]
 		if e == nil {
@@ -157,6 +167,7 @@ func (s *schedule) read() {
 		if s.plan(e, old, now+fresh*int64(time.Second)/int64(s.r.budget)) {
 			fresh++
 		}
+		perSecond += demand(&e.item)
 	}
 	for id, e := range s.entries {
 		if e.seen != s.rounds {
@@ -165,7 +176,7 @@ func (s *schedule) read() {
 			delete(s.entries, id)
 		}
 	}
-	s.stretch()
+	s.stretch(perSecond)
 }
 
 // plan queues what the entry's item wants. first is when its first check may be; plan tells whether that was used.
@@ -190,18 +201,20 @@ func (s *schedule) plan(e *entry, old Item, first int64) (used bool) {
 	return used
 }
 
-// stretch finds the factor by which intervals must be longer for all checks, and the probes at their slowest, to fit the budget.
-func (s *schedule) stretch() {
-	perSecond := 0.0
-	for _, e := range s.entries {
-		if e.item.checks() {
-			perSecond += 1 / interval(&e.item).Seconds()
-		}
-		if e.item.ProbeDue != 0 {
-			perSecond += 1 / health.ProbeBackoffMax.Seconds()
-		}
+// demand is the number of checks and, at their slowest, probes of an item in a second.
+func demand(i *Item) (perSecond float64) {
+	if i.checks() {
+		perSecond += 1 / interval(i).Seconds()
 	}
-	factor := max(1, perSecond/float64(s.r.budget))
+	if i.ProbeDue != 0 {
+		perSecond += 1 / health.ProbeBackoffMax.Seconds()
+	}
+	return perSecond
+}
+
+// stretch finds the factor by which intervals must be longer for the demand to fit the budget, to a thousandth.
+func (s *schedule) stretch(perSecond float64) {
+	factor := max(1, math.Ceil(perSecond/float64(s.r.budget)*1000)/1000)
 	if factor == s.factor {
 		return
 	}
@@ -229,66 +242,83 @@ func (s *schedule) start(ctx context.Context) time.Duration {
 			t.done = e.item.ProbeDue
 		} else {
 			// Counted from the start, so that a slow answer does not lengthen the interval.
-			e.next = now + int64(float64(interval(&e.item))*s.factor*(0.9+0.2*s.r.rng.Float64()))
+			e.next = now + int64(float64(interval(&e.item))*s.factor*(1+jitterShare*(2*s.r.rng.Float64()-1)))
 			e.kick = false
 		}
 		s.underWay++
 		item, job := e.item, t.job
 		go func() {
-			o := s.r.do(ctx, item, job)
-			o.id, o.job = item.ID, job
-			s.outcomes <- o
+			s.reports <- report{s.r.do(ctx, item, job), e, item, job}
 		}()
 	}
 	return SourcePollMax
 }
 
 // finish tells the sink what a worker met and queues the entry's next task.
-func (s *schedule) finish(o outcome) {
+func (s *schedule) finish(o report) {
 	s.underWay--
-	e := s.entries[o.id]
-	if e == nil {
+	e := o.entry
+	if s.entries[o.item.ID] != e {
 		return // no longer wanted
 	}
 	now := s.r.clock()
-	if !o.ok {
-		s.r.log.Warn("health check not done", slog.String("address", e.item.Dial.String()), slog.Any("error", o.cause))
-	}
+	s.note(o, now)
 	if o.job == jobProbe {
-		s.finishProbe(e, o, now)
+		s.finishProbe(o, now)
 		return
 	}
-	c := &e.check
-	c.busy = false
-	if e.item.checks() {
-		due := max(e.next, now)
-		if e.kick {
-			due = min(due, max(now, kickable(e)))
-		}
-		if !o.ok {
-			due = max(due, now+int64(localFaultBackoff))
-		}
-		s.queue.at(c, due)
-		if o.ok {
-			s.r.sink.OnCheck(o.id, o.result)
-		}
+	c, kick := &e.check, e.kick
+	c.busy, e.kick = false, false
+	if !e.item.checks() {
+		return
 	}
-	e.kick = false
+	other := o.item.Dial != e.item.Dial || o.item.Target != e.item.Target || o.item.Check != e.item.Check
+	due := max(e.next, now)
+	switch {
+	case !o.ok:
+		due = max(due, now+int64(shortageBackoff))
+	case other:
+		due = now
+	case kick:
+		due = min(due, max(now, kickable(e)))
+	}
+	s.queue.at(c, due)
+	if o.ok && !other {
+		s.r.sink.OnCheck(o.item.ID, o.result)
+	}
 }
 
-func (s *schedule) finishProbe(e *entry, o outcome, now int64) {
-	p := &e.probe
+func (s *schedule) finishProbe(o report, now int64) {
+	e, p := o.entry, &o.entry.probe
 	p.busy = false
+	other := o.item.Dial != e.item.Dial
 	switch {
 	case e.item.ProbeDue == 0:
 	case !o.ok:
-		s.queue.at(p, max(now+int64(localFaultBackoff), e.item.ProbeDue))
-	case e.item.ProbeDue != p.done:
+		s.queue.at(p, max(now+int64(shortageBackoff), e.item.ProbeDue))
+	case other || e.item.ProbeDue != p.done:
 		s.queue.at(p, e.item.ProbeDue)
 	}
-	if o.ok {
-		s.r.sink.OnProbe(o.id, o.result == health.Good)
+	if o.ok && !other {
+		s.r.sink.OnProbe(o.item.ID, o.result == health.Good)
 	}
+}
+
+// note logs what went wrong: shortages of our own as warnings, at most one a second.
+func (s *schedule) note(o report, now int64) {
+	level := slog.LevelDebug
+	switch {
+	case o.ok && o.result == health.Good:
+		return
+	case !o.ok && (s.complained == 0 || now-s.complained >= int64(time.Second)):
+		level, s.complained = slog.LevelWarn, now
+	}
+	said := "health check"
+	if !o.ok {
+		said = "health check not done for want of our own means"
+	}
+	s.r.log.LogAttrs(context.Background(), level, said, slog.String("address", o.item.Dial.String()),
+		slog.String("result", o.result.String()), slog.Any("error", o.cause))
 }
 
 // kick brings the check of an item forward.
