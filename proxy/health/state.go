@@ -147,23 +147,23 @@ func (s *State) Ejected(now int64) bool {
 }
 
 // SetCheck tells whether a check is configured. What an earlier check said is forgotten when it is no longer, and a new one starts
-// as not yet run. It reports whether Usable or Checked changed.
+// as not yet run. It reports whether Checked changed or a failed check was forgotten.
 func (s *State) SetCheck(on bool) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if on == (s.check != checkOff) {
 		return false
 	}
-	was := s.check
+	checked, failed := s.checked(), s.check == checkBad
 	s.check, s.streak = checkOff, 0
 	if on {
 		s.check = checkPending
 	}
 	s.mark()
-	return was == checkBad || (was == checkGood) != (s.check == checkOff)
+	return failed || checked != s.checked()
 }
 
-// SetDraining takes what the source says. It reports whether Usable changed.
+// SetDraining takes what the source says. It reports whether that is new.
 func (s *State) SetDraining(draining bool) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
