@@ -95,6 +95,7 @@ var samples = map[string][]sample{
 		{"in a message", "p/a.go", "package p\nvar x = \"no healthy node left\"\n", "message: \"node\""},
 		{"as a key", "p/a.go", "package p\nvar x = \"node\"\n", ""},
 		{"in another meaning", "p/a.go", "package p\n// f is, for instance, inlined at the call site; node.id names the proxy.\nfunc f() {}\n", ""},
+		{"keys of a configuration", "p/a.go", "package p\nvar x = `node: {id: a}\npriority: 0`\n", ""},
 		{"a foreign name", "p/a.go", "package p\nvar x = yaml.Node{}\n", ""},
 		{"overflow as a code", "p/a.go", "package p\n// overflow is answered when the bulkhead is full.\nvar overflow int\n", ""},
 		{"overflow for spill", "p/a.go", "package p\n// Requests overflow to dc2.\nvar x int\n", "\"overflow traffic\""},

@@ -39,8 +39,8 @@ var uncheckedWords = map[string]string{
 	"unit":    "what a number is measured in",
 }
 
-// harmless phrases hold one of the words in another meaning.
-var harmless = regexp.MustCompile(`(?i)\bfor instance\b|\bcall sites?\b|\bnode\.(id|service|locality|threads|datacenter_level)\b`)
+// harmless phrases hold one of the words in another meaning, or are keys of the configuration.
+var harmless = regexp.MustCompile(`(?i)\bfor instance\b|\bcall sites?\b|\b(node|priority):|\bnode\.(id|service|locality|threads|datacenter_level)\b`)
 
 // wordFaults says which unwanted words a text holds, each with what to use.
 func wordFaults(text string) []wrong {
