@@ -1,0 +1,120 @@
+package http1
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+	"time"
+
+	"spillway/proxy/answer"
+	"spillway/proxy/http1/codec"
+	"spillway/proxy/tcp"
+)
+
+func (x *conn) idleBy() time.Time { return time.Now().Add(x.s.Limits.Idle) }
+
+// refuse answers the request by itself: a line of text, the reason as a field, the same reason in log and metric. unread: the request
+// was not understood, so nothing after it can be either.
+func (x *conn) refuse(e *answer.Error, unread bool) bool {
+	ex := &x.ex
+	ex.refusal, ex.status = e, e.Code.Status()
+	whole := !unread && ex.whole
+	keep := whole && x.req.KeepAlive && e.Code != answer.Draining && x.s.draining() == Serving
+	line := e.Error()
+	b := make([]byte, 0, 512+len(line))
+	b = append(b, "HTTP/1.1 "...)
+	b = strconv.AppendInt(b, int64(ex.status), 10)
+	b = append(append(append(b, ' '), http.StatusText(ex.status)...), "\r\ndate: "...)
+	b = time.Now().UTC().AppendFormat(b, http.TimeFormat)
+	b = append(append(b, "\r\nx-spillway-reason: "...), e.Code.String()...)
+	b = append(b, "\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: "...)
+	b = strconv.AppendInt(b, int64(len(line)+1), 10)
+	if e.Code.RetryAfter() {
+		b = append(b, "\r\nretry-after: 1"...)
+	}
+	switch {
+	case !keep:
+		b = append(b, "\r\nconnection: close"...)
+	case x.req.Minor == 0:
+		b = append(b, "\r\nconnection: keep-alive"...)
+	}
+	b = append(b, "\r\n\r\n"...)
+	if unread || x.req.Method != codec.HEAD {
+		b = append(append(b, line...), '\n')
+	}
+	if x.c.WriteAll(b, x.s.Limits.Idle) != nil {
+		keep = false
+	}
+	x.finish()
+	if !keep {
+		x.linger()
+	}
+	return keep
+}
+
+// linger ends our side and takes what the client still sends for a moment, so that a reset does not overtake the answer (RFC 9112 9.6).
+func (x *conn) linger() {
+	x.c.CloseWrite()
+	b := x.s.Bufs.GetBig()
+	defer x.s.Bufs.Put(b)
+	x.c.SetReadDeadline(time.Now().Add(lingerTime))
+	for total := 0; total < lingerMax; {
+		n, err := x.c.Read(b.B)
+		if err != nil {
+			return
+		}
+		total += n
+	}
+}
+
+// tunnelOn turns the connection into a tunnel after 101: what came behind the heads goes first.
+func (x *conn) tunnelOn() {
+	ex := &x.ex
+	x.join()
+	ex.started, ex.status = true, 101
+	o := codec.ResponseOut{Drop: x.answerDrop(), Upgrade: true}
+	b := x.resp.Append(make([]byte, 0, 1024), o)
+	b = append(b, x.ans.B[x.ar:x.aw]...)
+	early := bytes.Clone(x.in.B[x.r:x.w])
+	x.tunnel.Store(ex.up.Conn)
+	x.dropAnswer()
+	if x.c.WriteAll(b, x.s.Limits.Idle) == nil {
+		up, down := tcp.Relay(x.c, ex.up.Conn, early, nil, tcp.Limits{Idle: ex.svc.Policy.IdleAfter, HalfClose: x.s.Limits.HalfClose})
+		ex.bytesIn, ex.bytesOut = up, down
+	}
+	x.endTry(false)
+	x.tunnel.Store(nil)
+	x.finish()
+}
+
+// finish counts and logs the exchange. The head of the request is still in place.
+func (x *conn) finish() {
+	ex := &x.ex
+	took := time.Since(ex.start)
+	var code answer.Code
+	if ex.refusal != nil {
+		code = ex.refusal.Code
+	}
+	ep := ex.pick.Endpoint
+	if ep != nil {
+		ep.Cluster.Metric.Request(ex.status, code, ex.pick.Reason, took.Seconds())
+	} else {
+		x.s.Table.Refusal(ex.svc, code)
+	}
+	if x.s.Log == nil {
+		return
+	}
+	r := &x.record
+	*r = logRecord(x, took)
+	r.Code = code
+	if ex.refusal != nil {
+		r.Hint = ex.refusal.Hint
+	}
+	if ex.svc != nil {
+		r.Service = ex.svc.Name
+	}
+	if ep != nil {
+		r.Datacenter, r.Endpoint, r.Tier, r.Reason = ep.Cluster.Datacenter, ep.Address, ex.pick.TierNumber(), ex.pick.Reason.String()
+	}
+	x.s.Log.Log(r)
+}

@@ -1,0 +1,254 @@
+// Package http1 serves HTTP/1.1 and 1.0 connections: one goroutine for each client connection reads a request, chooses, connects,
+// sends, reads the answer and relays it, in a straight line.
+//
+// Its job: the exchange. exchange.go is its floor plan; head bytes are parsed and encoded by http1/codec.
+// Not its job: which endpoint (proxy/upstream), what may be tried again (proxy/retry), keeping connections (proxy/pool).
+//
+// The owner goroutine is left in three cases, each with one helper that is joined before the next exchange: the request body is not
+// complete in the first read or the endpoint's socket is full (pump.go); no byte of an answer came for watchAfter, so the helper
+// watches the client (pump.go); a tunnel (proxy/tcp, one goroutine a direction).
+// Bounds: Limits.HeadMax and FieldsMax a head, one pooled buffer each way, lingerMax bytes and lingerTime after an early end.
+package http1
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"spillway/proxy/answer"
+	"spillway/proxy/bulkhead"
+	"spillway/proxy/head"
+	"spillway/proxy/http1/codec"
+	"spillway/proxy/pool"
+	"spillway/proxy/sock"
+	"spillway/proxy/upstream"
+	"spillway/telemetry/accesslog"
+)
+
+const (
+	watchAfter = 5 * time.Millisecond // an answer that takes longer has its client watched
+	lingerMax  = 256 << 10            // bytes read and dropped after an answer that came before the end of the request
+	lingerTime = time.Second
+	yieldAfter = 32 // exchanges without letting others run
+)
+
+// Peer is who is on the other end of a client connection.
+type Peer struct {
+	Remote, Local netip.AddrPort
+	Trusted       bool // its hop and target fields count
+}
+
+// Router says which service a request is for.
+type Router interface {
+	// Route gives the service or the refusal to answer with. ErrClose closes the connection without an answer.
+	Route(r *codec.Request, p *Peer) (*upstream.Service, *answer.Error)
+}
+
+// ErrClose is the refusal of a Router that is not answered: the connection is closed.
+var ErrClose = &answer.Error{Code: answer.Denied, Hint: "closed"}
+
+// Phase is how far a drain has come.
+type Phase uint32
+
+// Serving; Announcing: answers say that the connection closes; Closing: idle connections are closed, new requests refused.
+const (
+	Serving Phase = iota
+	Announcing
+	Closing
+)
+
+// Limits bounds one client connection.
+type Limits struct {
+	Head        codec.Limits
+	HeadTimeout time.Duration // from the first byte of a head to its last
+	Idle        time.Duration // between requests, and while a body does not move
+	HalfClose   time.Duration // a tunnel with one side ended
+}
+
+// Server serves the connections of one listener. Fields are set before the first Serve.
+type Server struct {
+	Name    string // outbound, inbound: stands in the log
+	Inbound bool
+	Router  Router
+	Table   *upstream.Table
+	Limits  Limits
+	Bufs    *sock.Bufs
+	Log     *accesslog.Logger
+	Drop    head.Set                                 // request fields that are not passed on
+	Other   func(c *sock.Conn, p Peer, first []byte) // takes over a connection that begins with a PROXY header; nil: refused
+	Max     *bulkhead.Limit                          // requests at a time; nil: unlimited
+
+	phase atomic.Uint32
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+}
+
+// Drain moves the drain on; at Closing connections that are idle are closed.
+func (s *Server) Drain(p Phase) {
+	s.phase.Store(uint32(p))
+	if p != Closing {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for x := range s.conns {
+		if x.idle.Load() {
+			x.c.WakeReader()
+		}
+	}
+}
+
+// Open is the number of client connections.
+func (s *Server) Open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
+// Cut closes every connection, whatever it does.
+func (s *Server) Cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for x := range s.conns {
+		x.c.Close()
+		if up := x.tunnel.Load(); up != nil {
+			up.Close()
+		}
+	}
+}
+
+// conn is one client connection. Fields belong to the owner goroutine, except those of help that say otherwise.
+type conn struct {
+	s    *Server
+	c    *sock.Conn
+	peer Peer
+	src  upstream.Source
+
+	in     *sock.Buf // bytes from the client: in.B[r:w] is not consumed yet; nil when the connection is idle
+	r, w   int
+	readBy time.Time // the read deadline that is set on c; zero: unknown
+
+	req   codec.Request
+	resp  codec.Response
+	body  codec.Chunks // of the request
+	abody codec.Chunks // of the answer
+	extra []byte       // lines added to a request
+	out   *sock.Buf    // bytes being written
+	ans   *sock.Buf    // bytes from the endpoint: ans.B[ar:aw]
+	ar    int
+	aw    int
+
+	ex     exchange
+	help   helper
+	waiter *pool.Waiter
+	idle   atomic.Bool               // parked between two requests
+	tunnel atomic.Pointer[sock.Conn] // the endpoint's side of a tunnel
+	count  int                       // exchanges since the last yield
+	record accesslog.Record
+}
+
+// Serve serves a client connection to its end and closes it.
+func (s *Server) Serve(c *sock.Conn, p Peer) {
+	x := &conn{s: s, c: c, peer: p, src: upstream.NewSource(rand.Uint64(), rand.Uint64())}
+	x.help.done = make(chan struct{}, 1)
+	x.help.run = x.helperMain
+	s.mu.Lock()
+	if s.conns == nil {
+		s.conns = make(map[*conn]struct{})
+	}
+	s.conns[x] = struct{}{}
+	s.mu.Unlock()
+	if first := x.first(); first != nil {
+		s.Other(c, p, first)
+	} else {
+		x.loop()
+	}
+	c.Close()
+	x.release()
+	s.mu.Lock()
+	delete(s.conns, x)
+	s.mu.Unlock()
+}
+
+// first waits for the first bytes and gives them away if they begin a PROXY header that somebody waits for.
+func (x *conn) first() []byte {
+	if x.s.Other == nil || !x.await() || x.in.B[0] != '\r' {
+		return nil
+	}
+	first := bytes.Clone(x.in.B[:x.w])
+	x.release()
+	return first
+}
+
+func (x *conn) loop() {
+	for x.await() && x.exchange() {
+		if x.count++; x.count >= yieldAfter {
+			x.count = 0
+			runtime.Gosched()
+		}
+	}
+}
+
+// release gives the buffers back.
+func (x *conn) release() {
+	x.s.Bufs.Put(x.in)
+	x.in, x.r, x.w = nil, 0, 0
+	x.s.Bufs.Put(x.out)
+	x.out = nil
+	x.dropAnswer()
+}
+
+func (x *conn) dropAnswer() {
+	x.s.Bufs.Put(x.ans)
+	x.ans, x.ar, x.aw = nil, 0, 0
+}
+
+func (s *Server) draining() Phase { return Phase(s.phase.Load()) }
+
+// await parks until the first bytes of a request are there. No buffer is held meanwhile.
+func (x *conn) await() bool {
+	if x.in != nil && x.r < x.w {
+		return true
+	}
+	x.release()
+	x.idle.Store(true)
+	defer x.idle.Store(false)
+	// The order matters: Drain stores the phase and then looks for idle connections.
+	if x.s.draining() == Closing {
+		b := x.s.Bufs.Get()
+		n, err := x.c.TryRead(b.B)
+		if err != nil || n == 0 {
+			x.s.Bufs.Put(b)
+			return false
+		}
+		x.in, x.r, x.w = b, 0, n
+		return true
+	}
+	if by := time.Now().Add(x.s.Limits.Idle); by.Sub(x.readBy) > x.s.Limits.Idle/8 {
+		x.readBy = by
+		x.c.SetReadDeadline(by)
+	}
+	b, n, err := x.c.ReadInto(x.s.Bufs)
+	if err != nil {
+		x.s.Bufs.Put(b)
+		// Called back by a drain: a request that arrived in the same moment is still answered.
+		return x.s.draining() == Closing && isTimeout(err) && x.lastRead()
+	}
+	x.in, x.r, x.w = b, 0, n
+	return true
+}
+
+func (x *conn) lastRead() bool {
+	b := x.s.Bufs.Get()
+	n, err := x.c.TryRead(b.B)
+	if err != nil || n == 0 {
+		x.s.Bufs.Put(b)
+		return false
+	}
+	x.in, x.r, x.w = b, 0, n
+	return true
+}

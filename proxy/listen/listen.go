@@ -1,0 +1,120 @@
+// Package listen owns the listening sockets of the proxy.
+//
+// Its job: opening them all or none, accepting, handing each connection to its server in a goroutine of its own, pausing when the
+// process is out of descriptors, closing.
+// Not its job: what a connection speaks.
+//
+// Goroutines: one a socket, one a connection. Bounds: acceptPauseMax between two tries after a failed accept.
+package listen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"spillway/proxy/sock"
+)
+
+// acceptPauseMax bounds the pause after an accept that failed for want of descriptors or memory.
+const acceptPauseMax = time.Second
+
+// Serve serves one accepted connection and closes it.
+type Serve func(c *sock.Conn, remote, local netip.AddrPort)
+
+// Listener is the sockets of one named listener.
+type Listener struct {
+	Serve   Serve // set before Run
+	name    string
+	sockets []*net.TCPListener
+	log     *slog.Logger
+	wg      sync.WaitGroup
+	once    sync.Once
+	done    chan struct{}
+}
+
+// Open opens the addresses of one listener. On an error nothing stays open.
+func Open(name string, addrs []netip.AddrPort, log *slog.Logger) (*Listener, error) {
+	l := &Listener{name: name, log: log, done: make(chan struct{})}
+	for _, a := range addrs {
+		nl, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", a.String())
+		if err != nil {
+			if len(addrs) > 1 && a.Addr().Is6() && noV6(err) {
+				continue // a bare port means both loopback addresses where the machine has both
+			}
+			l.Close()
+			return nil, fmt.Errorf("%s: listen on %s: %w", name, a, err)
+		}
+		l.sockets = append(l.sockets, nl.(*net.TCPListener))
+	}
+	return l, nil
+}
+
+// Addrs are the addresses that were opened.
+func (l *Listener) Addrs() []netip.AddrPort {
+	out := make([]netip.AddrPort, len(l.sockets))
+	for i, s := range l.sockets {
+		out[i] = s.Addr().(*net.TCPAddr).AddrPort()
+	}
+	return out
+}
+
+// Name is the configuration key that the listener came from.
+func (l *Listener) Name() string { return l.name }
+
+// Run accepts on all sockets until Close. It returns at once.
+func (l *Listener) Run() {
+	for _, s := range l.sockets {
+		l.wg.Add(1)
+		go func() {
+			defer l.wg.Done()
+			l.accept(s, l.Serve)
+		}()
+	}
+}
+
+func (l *Listener) accept(s *net.TCPListener, serve Serve) {
+	pause := time.Duration(0)
+	for {
+		t, err := s.AcceptTCP()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			pause = min(max(2*pause, 5*time.Millisecond), acceptPauseMax)
+			l.log.Warn("accept failed", "listener", l.name, "error", err.Error(), "pause", pause.String())
+			select {
+			case <-l.done:
+				return
+			case <-time.After(pause):
+			}
+			continue
+		}
+		pause = 0
+		c, err := sock.New(t)
+		if err != nil {
+			_ = t.Close()
+			continue
+		}
+		remote, local := unmap(t.RemoteAddr().(*net.TCPAddr).AddrPort()), unmap(t.LocalAddr().(*net.TCPAddr).AddrPort())
+		go serve(c, remote, local)
+	}
+}
+
+// unmap makes an IPv4 address of a dual-stack socket an IPv4 address.
+func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
+
+// Close closes the sockets and waits until nothing is accepted any more. Connections that were accepted go on.
+func (l *Listener) Close() {
+	l.once.Do(func() {
+		close(l.done)
+		for _, s := range l.sockets {
+			_ = s.Close()
+		}
+	})
+	l.wg.Wait()
+}

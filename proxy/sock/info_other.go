@@ -1,0 +1,17 @@
+//go:build !linux
+
+package sock
+
+import "time"
+
+// Silent cannot be told on this system.
+func (c *Conn) Silent(time.Duration) bool { return false }
+
+// Unsent cannot be told on this system.
+func (c *Conn) Unsent() int { return 0 }
+
+// Moved cannot be told on this system: the connection always seems to move, so nothing is taken for idle.
+func (c *Conn) Moved() uint64 { return uint64(time.Now().UnixNano()) }
+
+// SetUserTimeout has no counterpart on this system.
+func SetUserTimeout(uintptr, time.Duration) error { return nil }

@@ -1,0 +1,134 @@
+package tcp
+
+import (
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	"spillway/proxy/balance"
+	"spillway/proxy/listen/proxyproto"
+	"spillway/proxy/pool"
+	"spillway/proxy/retry"
+	"spillway/proxy/sock"
+	"spillway/proxy/upstream"
+)
+
+// Server serves the connections of TCP services. Fields are set before the first Serve.
+type Server struct {
+	Table     *upstream.Table
+	HalfClose time.Duration
+	Log       *slog.Logger
+
+	mu    sync.Mutex
+	pairs map[*sock.Conn]*sock.Conn // client side to endpoint side
+}
+
+// Open is the number of connections being relayed.
+func (s *Server) Open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.pairs)
+}
+
+// Cut closes every connection.
+func (s *Server) Cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for a, b := range s.pairs {
+		a.Close()
+		if b != nil {
+			b.Close()
+		}
+	}
+}
+
+func (s *Server) track(a, b *sock.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pairs == nil {
+		s.pairs = make(map[*sock.Conn]*sock.Conn)
+	}
+	s.pairs[a] = b
+}
+
+func (s *Server) untrack(a *sock.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pairs, a)
+}
+
+// Serve relays one client connection to an endpoint of the service and closes it. The client sees a reset when no endpoint took the
+// connection: a TCP client can be told nothing else. early are bytes that were read from the client already.
+func (s *Server) Serve(c *sock.Conn, remote netip.AddrPort, svc *upstream.Service, early []byte) {
+	s.track(c, nil)
+	defer s.untrack(c)
+	up, pick, err := s.connect(svc)
+	if err != nil {
+		s.Log.Warn("tcp: no endpoint took the connection", "service", svc.Name, "error", err.Error())
+		_ = c.TCP().SetLinger(0)
+		c.Close()
+		return
+	}
+	s.track(c, up.Conn)
+	ep := pick.Endpoint
+	start := time.Now()
+	if ep.Sidecar {
+		h := proxyproto.Header{Source: remote, Destination: ep.Address, Target: ep.Address}
+		err = up.WriteAll(proxyproto.Append(nil, h), svc.Policy.IdleAfter)
+	}
+	if err == nil {
+		Relay(c, up.Conn, early, nil, Limits{Idle: svc.Policy.IdleAfter, HalfClose: s.HalfClose})
+	}
+	c.Close()
+	up.Discard()
+	ep.Load.End()
+	ep.Cluster.Metric.Tunnel(time.Since(start).Seconds())
+}
+
+// connect dials endpoints until one takes the connection: a dial that was refused has taken nothing, so it may be sent again.
+func (s *Server) connect(svc *upstream.Service) (*pool.Conn, upstream.Pick, error) {
+	src := upstream.NewSource(rand.Uint64(), rand.Uint64())
+	now := s.Table.Now()
+	svc.Requested(now)
+	pick := svc.Choose(now, &src)
+	if pick.Endpoint == nil {
+		return nil, pick, svc.NobodyServes(pick.Choice)
+	}
+	timeout := svc.Policy.Timeout
+	if timeout <= 0 {
+		timeout = time.Hour
+	}
+	deadline := time.Now().Add(timeout)
+	var tried []*balance.Load
+	for resends := 0; ; resends++ {
+		ep := pick.Endpoint
+		ep.Load.Begin()
+		up, err := ep.Queue.Fresh(pool.NewWaiter(), ep.ConnectMax, deadline, true)
+		if err == nil {
+			ep.Connected(s.Table.Now())
+			ep.Succeeded(s.Table.Now())
+			return up, pick, nil
+		}
+		ep.Load.End()
+		kind := retry.Refused
+		switch {
+		case errors.Is(err, pool.ErrTimeout):
+			kind = retry.DialTimeout
+		case !errors.Is(err, pool.ErrRefused):
+			return nil, pick, err
+		}
+		ep.Refused(s.Table.Now())
+		tried = append(tried, &ep.Load)
+		v := retry.Decide(svc.Policy.Retry, retry.Try{Kind: kind, Replayable: true, Resends: resends, Left: time.Until(deadline)})
+		if v == retry.Stop || len(tried) >= upstream.TriedMax {
+			return nil, pick, err
+		}
+		if pick = svc.Another(s.Table.Now(), &src, pick, tried, true); pick.Endpoint == nil {
+			return nil, pick, err
+		}
+		ep.Cluster.Metric.Resend()
+	}
+}

@@ -1,0 +1,184 @@
+package upstream
+
+import (
+	"math/rand/v2"
+
+	"spillway/proxy/balance"
+	"spillway/proxy/decision"
+	"spillway/proxy/locality"
+)
+
+// Source is the randomness of one client connection: a seeded generator, and a low-discrepancy sequence for the choice of tier that
+// meets a share within a fraction of a point where independent draws would scatter by several.
+type Source struct {
+	*rand.Rand
+	u float64
+}
+
+// golden is the fractional part of the golden ratio: the additive sequence with the lowest discrepancy (Weyl, Kuipers and Niederreiter).
+const golden = 0.6180339887498949
+
+// NewSource starts a source from a seed.
+func NewSource(seed1, seed2 uint64) Source {
+	r := rand.New(rand.NewPCG(seed1, seed2))
+	return Source{Rand: r, u: r.Float64()}
+}
+
+// Next is the next element of the sequence, in [0, 1).
+func (s *Source) Next() float64 {
+	s.u += golden
+	if s.u >= 1 {
+		s.u--
+	}
+	return s.u
+}
+
+// Pick is one choice.
+type Pick struct {
+	Choice   *Choice
+	U        float64
+	Tier     int // index into Choice; -1 when nothing can serve
+	Endpoint *Endpoint
+	Reason   decision.Reason
+}
+
+// Choose picks tier and endpoint for the first try of a request. A Pick without Endpoint means that nothing can serve.
+func (s *Service) Choose(now int64, src *Source) Pick {
+	s.touch(now)
+	c := s.Current(now)
+	p := Pick{Choice: c, U: src.Next()}
+	p.Tier = locality.Pick(c.Shares, p.U)
+	if p.Tier < 0 {
+		return p
+	}
+	p.Endpoint = c.pick(p.Tier, now, src.Rand, nil)
+	p.Reason = decision.Why(c.States, c.Shares, s.Policy.Locality, p.Tier, false)
+	return p
+}
+
+// Another picks for a further try: another endpoint of the same tier; where that tier is down or has no other one, and the policy
+// lets this try leave the tier, the next tier that can serve.
+func (s *Service) Another(now int64, src *Source, before Pick, tried []*balance.Load, leave bool) Pick {
+	c := s.Current(now)
+	p := Pick{Choice: c, U: before.U, Tier: before.Tier, Reason: decision.Retry}
+	if before.Tier >= len(c.sets) { // the snapshot changed under the request
+		p.Tier = 0
+	}
+	if !c.States[p.Tier].Down {
+		if p.Endpoint = c.pick(p.Tier, now, src.Rand, tried); p.Endpoint != nil {
+			return p
+		}
+	}
+	if !leave {
+		p.Tier = -1
+		return p
+	}
+	for i := range c.sets {
+		at := (p.Tier + 1 + i) % len(c.sets)
+		if c.States[at].Down || !c.sets[at].usable {
+			continue
+		}
+		if ep := c.pick(at, now, src.Rand, tried); ep != nil {
+			p.Tier, p.Endpoint = at, ep
+			p.Reason = decision.Why(c.States, c.Shares, s.Policy.Locality, at, false)
+			if c.Shares[at].Load == 0 {
+				p.Reason = decision.TierDown
+			}
+			return p
+		}
+	}
+	p.Tier = -1
+	return p
+}
+
+func (c *Choice) pick(tier int, now int64, rng *rand.Rand, tried []*balance.Load) *Endpoint {
+	set := &c.sets[tier]
+	if set.balance == nil {
+		return nil
+	}
+	i := set.balance.Pick(now, rng, tried)
+	if i < 0 {
+		return nil
+	}
+	return set.members[i]
+}
+
+// Current is the choice that holds now.
+func (s *Service) Current(now int64) *Choice {
+	c := s.choice.Load()
+	if c.until != 0 && now >= c.until {
+		s.core.mu.Lock()
+		if c = s.choice.Load(); c.until != 0 && now >= c.until {
+			s.recompute(now)
+			c = s.choice.Load()
+		}
+		s.core.mu.Unlock()
+	}
+	return c
+}
+
+// recompute makes the next Choice from the health of the endpoints. core.mu is held, or the service is not published yet.
+func (s *Service) recompute(now int64) {
+	c := &Choice{Service: s, States: make([]locality.State, len(s.tiers)), sets: make([]set, len(s.tiers))}
+	usable := make([][]*Endpoint, len(s.tiers))
+	for i := range s.tiers {
+		t := &s.tiers[i]
+		for _, e := range t.members {
+			if e.usable(now) {
+				usable[i] = append(usable[i], e)
+			}
+			if at := e.health.Until(now); at != 0 && (c.until == 0 || at < c.until) {
+				c.until = at
+			}
+		}
+		c.States[i] = locality.State{Datacenter: t.Datacenter, Total: len(t.members), Usable: len(usable[i]), Down: t.down.Down()}
+	}
+	c.Shares = locality.Split(s.Policy.Locality, c.States, nil)
+	for i := range s.tiers {
+		c.sets[i] = s.candidates(i, c.Shares, usable)
+	}
+	s.choice.Store(c)
+}
+
+// candidates is the set of one tier: its usable endpoints and those of a tier that was merged into it; all of them in panic.
+func (s *Service) candidates(i int, shares []locality.Share, usable [][]*Endpoint) set {
+	out := set{absorbed: -1, usable: true}
+	list := ranked(usable[i])
+	all := s.tiers[i].members
+	for j := range shares {
+		if shares[j].Merged == i && j != i {
+			out.absorbed = j
+			list = ranked(append(append([]*Endpoint(nil), usable[j]...), usable[i]...))
+			all = append(append([]*Endpoint(nil), s.tiers[j].members...), all...)
+		}
+	}
+	if shares[i].Panic {
+		list = all
+	}
+	if len(list) == 0 {
+		out.usable = false
+		return out
+	}
+	out.usable = !shares[i].Panic || len(usable[i]) > 0
+	loads, weights := make([]*balance.Load, len(list)), make([]int, len(list))
+	for k, e := range list {
+		loads[k], weights[k] = &e.Load, e.Weight
+	}
+	out.members = list
+	out.balance = balance.NewSet(s.Policy.Balance, loads, weights, s.tiers[i].cursor)
+	return out
+}
+
+// ranked leaves endpoints whose first check has not come back out, as long as there are checked ones.
+func ranked(list []*Endpoint) []*Endpoint {
+	var checked []*Endpoint
+	for _, e := range list {
+		if e.health.Checked() {
+			checked = append(checked, e)
+		}
+	}
+	if len(checked) > 0 {
+		return checked
+	}
+	return list
+}

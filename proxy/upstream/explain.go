@@ -1,0 +1,85 @@
+package upstream
+
+import (
+	"slices"
+	"strings"
+
+	"spillway/discovery"
+	"spillway/proxy/decision"
+	"spillway/proxy/locality"
+	"spillway/proxy/route"
+)
+
+// TierState is one tier as it stands.
+type TierState struct {
+	decision.Tier
+	Endpoints []*Endpoint // also those of weight 0
+}
+
+// Sorted gives the services by name.
+func (v *View) Sorted() []*Service {
+	out := make([]*Service, 0, len(v.services))
+	for _, s := range v.services {
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b *Service) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Host finds a service by a Host value.
+func (v *View) Host(host string) *Service {
+	if m := route.ByHost(v.Snapshot, []byte(host)); m != nil {
+		return v.services[m.Name]
+	}
+	return nil
+}
+
+// State is the health of an endpoint in a word or two; "usable" is good.
+func (e *Endpoint) State(now int64) string {
+	switch {
+	case e.Said == discovery.Draining:
+		return "draining"
+	case e.Said == discovery.Unhealthy:
+		return "unhealthy by its source"
+	}
+	e.core.mu.Lock()
+	defer e.core.mu.Unlock()
+	return e.health.Describe(now)
+}
+
+// Describe gives the tiers as they stand now.
+func (s *Service) Describe(now int64) []TierState {
+	c := s.Current(now)
+	out := make([]TierState, len(s.tiers))
+	for i := range s.tiers {
+		out[i].Tier = record(s.tiers[i].Tier, c.States[i], c.Shares[i])
+		for _, at := range s.tiers[i].Members {
+			out[i].Endpoints = append(out[i].Endpoints, s.endpoints[at])
+		}
+	}
+	return out
+}
+
+func record(t locality.Tier, st locality.State, sh locality.Share) decision.Tier {
+	return decision.Tier{Number: t.Number, Datacenter: t.Datacenter, Total: st.Total, Usable: st.Usable, Down: st.Down,
+		Panic: sh.Panic, Share: sh.Load, Merged: sh.Merged}
+}
+
+// Explain makes the record of a choice as the data path would make it now.
+func (s *Service) Explain(now int64, src *Source, host string) decision.Record {
+	c := s.Current(now)
+	p := Pick{Choice: c, U: src.Next()}
+	p.Tier = locality.Pick(c.Shares, p.U)
+	r := decision.Record{Service: s.Name, Host: host, U: p.U, Policy: s.Policy.Locality, Tier: p.Tier}
+	for i := range s.tiers {
+		r.Tiers = append(r.Tiers, record(s.tiers[i].Tier, c.States[i], c.Shares[i]))
+	}
+	if p.Tier >= 0 {
+		p.Endpoint = c.pick(p.Tier, now, src.Rand, nil)
+	}
+	if p.Endpoint != nil {
+		r.Endpoint, r.Datacenter = p.Endpoint.Text, p.Endpoint.Cluster.Datacenter
+		r.Reason = decision.Why(c.States, c.Shares, s.Policy.Locality, p.Tier, false)
+	}
+	return r
+}

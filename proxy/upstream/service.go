@@ -1,0 +1,49 @@
+package upstream
+
+import (
+	"fmt"
+	"strings"
+
+	"spillway/proxy/answer"
+)
+
+// Requested notes a request for the retry budget. It is one or two atomic operations.
+func (s *Service) Requested(now int64) { s.core.budget.OnRequest(now) }
+
+// TakeRetry draws one retry from the service's budget.
+func (s *Service) TakeRetry(now int64) bool {
+	return s.core.budget.Take(now, s.Policy.Retry.Budget)
+}
+
+// TierNumber is the number of the tier that was chosen (0 own zone, 1 own datacenter, 2.. others), -1 for none.
+func (p *Pick) TierNumber() int {
+	if p.Endpoint == nil || p.Tier < 0 || p.Tier >= len(p.Choice.Service.tiers) {
+		return -1
+	}
+	return p.Choice.Service.tiers[p.Tier].Number
+}
+
+// NobodyServes is the refusal when no tier can serve: it says tier by tier why.
+func (s *Service) NobodyServes(c *Choice) *answer.Error {
+	if len(c.States) == 0 {
+		return &answer.Error{Code: answer.NoHealthyEndpoint, Hint: s.Name + " has no endpoints"}
+	}
+	parts := make([]string, len(c.States))
+	for i, st := range c.States {
+		parts[i] = fmt.Sprintf("%s %d/%d usable", st.Datacenter, st.Usable, st.Total)
+		if st.Down {
+			parts[i] = st.Datacenter + " down"
+		}
+	}
+	hint := s.Name + ": " + strings.Join(parts, ", ")
+	return &answer.Error{Code: answer.NoHealthyEndpoint, Hint: hint[:min(len(hint), answer.HintMax)]}
+}
+
+// Refusal counts an answer of the proxy itself that belongs to no cluster. svc is nil where no service was found.
+func (t *Table) Refusal(svc *Service, code answer.Code) {
+	name := ""
+	if svc != nil {
+		name = svc.core.label
+	}
+	t.metrics.Refusal(name, code)
+}
