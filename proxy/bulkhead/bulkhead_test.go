@@ -125,6 +125,7 @@ func TestReleaseTooMuchPanics(t *testing.T) {
 
 func TestConfigure(t *testing.T) {
 	var c Cluster
+	c.Configure(discovery.BulkheadLimits{Connections: 4, Pending: 3, Requests: 2, Retries: 1})
 	c.Configure(discovery.BulkheadLimits{Connections: 1, Pending: 2, Requests: 3, Retries: 0})
 	for i, l := range []*Limit{&c.Connections, &c.Pending, &c.Requests, &c.Retries} {
 		if want := []int64{1, 2, 3, 0}[i]; l.Max() != want {

@@ -110,6 +110,26 @@ func TestAllFail(t *testing.T) {
 	}
 }
 
+// TestWindow: requests count for ten slots of a second, their own included, and no longer, whoever comes first in the next one.
+func TestWindow(t *testing.T) {
+	for _, row := range []struct {
+		at   time.Duration
+		want int
+	}{{0, 20}, {9999 * time.Millisecond, 20}, {10 * time.Second, 0}, {time.Hour, 0}} {
+		var b Budget
+		for range 100 {
+			b.OnRequest(0)
+		}
+		taken := 0
+		for b.Take(int64(row.at), 0.2) {
+			taken++
+		}
+		if taken -= FloorPerSecMax; taken != row.want {
+			t.Errorf("after %v: %d retries for 100 requests, want %d", row.at, taken, row.want)
+		}
+	}
+}
+
 // TestFloor: a service with hardly any requests has retries, ten in any second.
 func TestFloor(t *testing.T) {
 	var b Budget
