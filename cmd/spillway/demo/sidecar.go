@@ -1,0 +1,228 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"text/template"
+	"time"
+)
+
+// Bounds of waiting for a sidecar.
+const (
+	sidecarTriesMax  = 3                // starts, where a free port was taken by somebody else in between
+	sidecarReadyMax  = 10 * time.Second // until it is ready
+	sidecarSettleMax = 15 * time.Second // until it has seen what happened to the endpoints
+	sidecarPollEvery = 10 * time.Millisecond
+	sidecarPageMax   = 1 << 20 // bytes of an admin page
+)
+
+// The configuration of a sidecar, to be filled in.
+//
+//go:embed sidecar.tmpl.yaml
+var sidecarTemplate string
+
+// setup is what makes one sidecar different from another.
+type setup struct {
+	name    string
+	policy  string // the YAML mapping `policy`, from column 1
+	oneZone bool   // all endpoints are labelled as if they stood beside the client
+}
+
+// listed is an endpoint as the configuration lists it.
+type listed struct{ Address, Region, Zone string }
+
+// settings fills the template.
+type settings struct {
+	Service, Policy, Socket                  string
+	Outbound, Inbound, Admin, Metrics, Ready int
+	Endpoints                                []listed
+}
+
+// sidecar is one running sidecar.
+type sidecar struct {
+	proc     *process
+	settings settings
+}
+
+// address is where the client sends its requests.
+func (s *sidecar) address() string { return fmt.Sprintf("127.0.0.1:%d", s.settings.Outbound) }
+
+func (s *sidecar) stop() {
+	s.proc.strike()
+	_ = s.proc.bury() // what is stuck in the kernel is tied to this process anyway
+}
+
+// sidecar starts one and waits until it is ready.
+func (w *world) sidecar(ctx context.Context, c setup) (*sidecar, error) {
+	var err error
+	for try := range sidecarTriesMax {
+		var s *sidecar
+		if s, err = w.startSidecar(fmt.Sprintf("%s-%d", c.name, try+1), c); err != nil {
+			return nil, err
+		}
+		w.sidecars = append(w.sidecars, s)
+		if err = s.ready(ctx); err == nil {
+			return s, nil
+		}
+		s.stop()
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, err
+}
+
+func (w *world) startSidecar(name string, c setup) (*sidecar, error) {
+	s := &sidecar{settings: settings{Service: serviceName, Policy: c.policy, Socket: filepath.Join(w.dir, name+".sock")}}
+	for _, e := range w.endpoints {
+		l := listed{e.address.String(), e.datacenter, e.datacenter + "-a"}
+		if c.oneZone {
+			l.Region, l.Zone = nearby, nearby+"-a"
+		}
+		s.settings.Endpoints = append(s.settings.Endpoints, l)
+	}
+	if err := freePorts(&s.settings.Outbound, &s.settings.Inbound, &s.settings.Admin, &s.settings.Metrics, &s.settings.Ready); err != nil {
+		return nil, err
+	}
+	text, err := s.settings.render()
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(w.dir, name+".yaml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		return nil, err
+	}
+	s.proc, err = start("sidecar "+name, w.executable, "run", "-c", path)
+	return s, err
+}
+
+// render is the configuration file.
+func (s settings) render() ([]byte, error) {
+	t, err := template.New("sidecar").Parse(sidecarTemplate)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, s); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// freePorts finds different free ports of 127.0.0.1. Somebody else may take one before it is used.
+func freePorts(to ...*int) error {
+	for _, p := range to {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer l.Close() // all stay open until all are found
+		*p = l.Addr().(*net.TCPAddr).Port
+	}
+	return nil
+}
+
+// page reads one page of the sidecar.
+func page(ctx context.Context, port int, path string) (status int, body []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // no proxy of the environment
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(resp.Body, sidecarPageMax))
+	return resp.StatusCode, body, err
+}
+
+// poll calls done until it returns nil, the process ends or the time is over; then the error is the last one of done.
+func (s *sidecar) poll(ctx context.Context, most time.Duration, done func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	tick := time.NewTicker(sidecarPollEvery)
+	defer tick.Stop()
+	for {
+		err := done(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-s.proc.done:
+			return s.proc.ended()
+		case <-ctx.Done():
+			return fmt.Errorf("%s after %v: %w", s.proc.name, most, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// ready waits until the sidecar says that it is.
+func (s *sidecar) ready(ctx context.Context) error {
+	return s.poll(ctx, sidecarReadyMax, func(ctx context.Context) error {
+		status, body, err := page(ctx, s.settings.Ready, "/ready")
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("not ready: %s", bytes.TrimSpace(body))
+		}
+		return err
+	})
+}
+
+// shown is the part of /services that the demo looks at.
+type shown struct {
+	Services []struct {
+		Name  string `json:"name"`
+		Tiers []struct {
+			Datacenter string `json:"datacenter"`
+			Usable     int    `json:"usable"`
+			Total      int    `json:"total"`
+		} `json:"tiers"`
+	} `json:"services"`
+}
+
+// usable counts the usable endpoints of the service in a datacenter.
+func (v shown) usable(datacenter string) int {
+	n := 0
+	for _, s := range v.Services {
+		for _, t := range s.Tiers {
+			if s.Name == serviceName && t.Datacenter == datacenter {
+				n += t.Usable
+			}
+		}
+	}
+	return n
+}
+
+// settle waits until the sidecar sees that many usable endpoints in each datacenter.
+func (s *sidecar) settle(ctx context.Context, want map[string]int) error {
+	return s.poll(ctx, sidecarSettleMax, func(ctx context.Context) error {
+		_, body, err := page(ctx, s.settings.Admin, "/services")
+		if err != nil {
+			return err
+		}
+		var v shown
+		if err := json.Unmarshal(body, &v); err != nil {
+			return fmt.Errorf("/services: %w", err)
+		}
+		var errs []error
+		for dc, n := range want {
+			if got := v.usable(dc); got != n {
+				errs = append(errs, fmt.Errorf("%s has %d usable endpoints, waiting for %d", dc, got, n))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
