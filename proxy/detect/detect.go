@@ -32,6 +32,14 @@ const (
 
 // First tells the protocol by the first bytes of a connection.
 func First(buf []byte) Protocol {
+	p := first(buf)
+	if p == NeedMore && len(buf) >= FirstMax {
+		return HTTP1 // only a request line can be open for so long
+	}
+	return p
+}
+
+func first(buf []byte) Protocol {
 	if len(buf) == 0 {
 		return NeedMore
 	}
@@ -60,7 +68,7 @@ func common(b []byte, text string) int {
 	return n
 }
 
-// tls looks at a record header: type handshake, version 3.x, a length, and the type of the message (RFC 8446 4, 5.1).
+// tls looks at a record header: type handshake, then version 3.0 to 3.4 (RFC 8446 5.1).
 func tls(buf []byte) Protocol {
 	switch {
 	case len(buf) > 1 && buf[1] != 3, len(buf) > 2 && buf[2] > 4:

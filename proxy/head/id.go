@@ -99,7 +99,7 @@ const slotCount = 128
 // slot hashes a name that is not empty by its length, its first and its last byte. The factors were found by trying: they give each
 // known name a slot of its own.
 func slot(length int, first, last byte) uint8 {
-	return (uint8(length) + 25*first + 5*last) % slotCount
+	return (5*uint8(length) + first + 25*last) % slotCount
 }
 
 func makeSlots() (t [slotCount]ID) {
