@@ -104,7 +104,11 @@ func TestHTTP(t *testing.T) {
 		{"closes at once", func(net.Conn) {}, netip.AddrPort{}, false, health.Bad},
 		{"resets", func(c net.Conn) { c.(*net.TCPConn).SetLinger(0) }, netip.AddrPort{}, false, health.Bad},
 		{"garbage", speaks("\x16\x03\x01\x02\x00 not HTTP at all\r\n\r\n"), netip.AddrPort{}, false, health.Bad},
-		{"half a head, then the end", func(c net.Conn) { io.WriteString(c, "HTTP/1.1 200 OK\r\nCont"); c.(*net.TCPConn).CloseWrite(); silent(c) }, netip.AddrPort{}, false, health.Bad},
+		{"half a head, then the end", func(c net.Conn) {
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nCont")
+			c.(*net.TCPConn).CloseWrite()
+			silent(c)
+		}, netip.AddrPort{}, false, health.Bad},
 		{"head without end", func(c net.Conn) {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\n")
 			for {

@@ -179,14 +179,18 @@ func (s *schedule) read() {
 	s.stretch(perSecond)
 }
 
+// other tells whether a check of a says nothing of b.
+func other(a, b *Item) bool {
+	return a.Dial != b.Dial || a.Target != b.Target || a.Host != b.Host || a.Check != b.Check
+}
+
 // plan queues what the entry's item wants. first is when its first check may be; plan tells whether that was used.
 func (s *schedule) plan(e *entry, old Item, first int64) (used bool) {
 	switch c := &e.check; {
 	case !e.item.checks():
 		s.queue.drop(c)
-		e.kick = false
 	case c.busy: // finish queues it
-	case c.place < 0 || old.Check != e.item.Check || old.Dial != e.item.Dial:
+	case c.place < 0 || other(&old, &e.item):
 		if c.place < 0 || c.due > first {
 			s.queue.at(c, first)
 		}
@@ -243,7 +247,6 @@ func (s *schedule) start(ctx context.Context) time.Duration {
 		} else {
 			// Counted from the start, so that a slow answer does not lengthen the interval.
 			e.next = now + int64(float64(interval(&e.item))*s.factor*(1+jitterShare*(2*s.r.rng.Float64()-1)))
-			e.kick = false
 		}
 		s.underWay++
 		item, job := e.item, t.job
@@ -272,18 +275,18 @@ func (s *schedule) finish(o report) {
 	if !e.item.checks() {
 		return
 	}
-	other := o.item.Dial != e.item.Dial || o.item.Target != e.item.Target || o.item.Check != e.item.Check
+	moved := other(&o.item, &e.item)
 	due := max(e.next, now)
 	switch {
 	case !o.ok:
 		due = max(due, now+int64(shortageBackoff))
-	case other:
+	case moved:
 		due = now
 	case kick:
 		due = min(due, max(now, kickable(e)))
 	}
 	s.queue.at(c, due)
-	if o.ok && !other {
+	if o.ok && !moved {
 		s.r.sink.OnCheck(o.item.ID, o.result)
 	}
 }
@@ -291,15 +294,15 @@ func (s *schedule) finish(o report) {
 func (s *schedule) finishProbe(o report, now int64) {
 	e, p := o.entry, &o.entry.probe
 	p.busy = false
-	other := o.item.Dial != e.item.Dial
+	moved := o.item.Dial != e.item.Dial
 	switch {
 	case e.item.ProbeDue == 0:
 	case !o.ok:
 		s.queue.at(p, max(now+int64(shortageBackoff), e.item.ProbeDue))
-	case other || e.item.ProbeDue != p.done:
+	case moved || e.item.ProbeDue != p.done:
 		s.queue.at(p, e.item.ProbeDue)
 	}
-	if o.ok && !other {
+	if o.ok && !moved {
 		s.r.sink.OnProbe(o.item.ID, o.result == health.Good)
 	}
 }
