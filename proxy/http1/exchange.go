@@ -3,6 +3,7 @@ package http1
 import (
 	"time"
 
+	"spillway/discovery"
 	"spillway/proxy/answer"
 	"spillway/proxy/balance"
 	"spillway/proxy/http1/codec"
@@ -244,7 +245,9 @@ func (x *conn) again(f *failure) bool {
 // answer that tells of a passing fault, get the same endpoint again on a new connection.
 func (x *conn) nextPick(now int64, f *failure, resend bool) upstream.Pick {
 	ex := &x.ex
-	next := ex.svc.Another(now, &x.src, ex.pick, ex.tried[:ex.ntried], resend)
+	cross := ex.svc.Policy.Retry.CrossTier
+	leave := cross == discovery.CrossAlways || cross == discovery.CrossResend && resend
+	next := ex.svc.Another(now, &x.src, ex.pick, ex.tried[:ex.ntried], leave)
 	if next.Endpoint != nil {
 		return next
 	}

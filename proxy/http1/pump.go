@@ -16,7 +16,8 @@ type helper struct {
 	run     func() // bound once
 	done    chan struct{}
 	running bool // the owner's: started and not joined
-	pumping bool // this try's body was given to the helper
+	pump    bool // what it was started for: to send the request, or only to watch
+	pumping bool // this try's request was given to the helper
 	up      *pool.Conn
 	pending []byte    // encoded bytes the endpoint's socket did not take yet
 	out     *sock.Buf // the buffer under pending
@@ -46,7 +47,7 @@ func (h *helper) uploading() bool { return h.running && h.pumping && !h.over.Loa
 // startHelper starts the helper: to send the rest of the request and then to watch, or to watch at once.
 func (x *conn) startHelper(pump bool) {
 	h := &x.help
-	h.up, h.running = x.ex.up, true
+	h.up, h.running, h.pump = x.ex.up, true, pump
 	if pump {
 		h.pumping, h.pending, h.out = true, x.ex.encoded, x.out
 		x.out = nil
@@ -98,7 +99,7 @@ func (x *conn) nextIn(b *sock.Buf, r, w int) *sock.Buf {
 func (x *conn) helperMain() {
 	h := &x.help
 	watch := true
-	if h.pumping {
+	if h.pump {
 		watch = x.pump()
 		h.over.Store(true)
 		h.woke.Store(true)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"spillway/discovery"
 	"spillway/proxy/balance"
 	"spillway/proxy/listen/proxyproto"
 	"spillway/proxy/pool"
@@ -126,7 +127,7 @@ func (s *Server) connect(svc *upstream.Service) (*pool.Conn, upstream.Pick, erro
 		if v == retry.Stop || len(tried) >= upstream.TriedMax {
 			return nil, pick, err
 		}
-		if pick = svc.Another(s.Table.Now(), &src, pick, tried, true); pick.Endpoint == nil {
+		if pick = svc.Another(s.Table.Now(), &src, pick, tried, svc.Policy.Retry.CrossTier != discovery.CrossNever); pick.Endpoint == nil {
 			return nil, pick, err
 		}
 		ep.Cluster.Metric.Resend()

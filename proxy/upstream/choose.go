@@ -2,7 +2,9 @@ package upstream
 
 import (
 	"math/rand/v2"
+	"slices"
 
+	"spillway/discovery"
 	"spillway/proxy/balance"
 	"spillway/proxy/decision"
 	"spillway/proxy/locality"
@@ -61,9 +63,15 @@ func (s *Service) Choose(now int64, src *Source) Pick {
 func (s *Service) Another(now int64, src *Source, before Pick, tried []*balance.Load, leave bool) Pick {
 	c := s.Current(now)
 	p := Pick{Choice: c, U: before.U, Tier: before.Tier, Reason: decision.Retry}
+	if len(c.sets) == 0 {
+		p.Tier = -1
+		return p
+	}
 	if before.Tier >= len(c.sets) { // the snapshot changed under the request
 		p.Tier = 0
 	}
+	// A tier that gets no requests any more is left also by a try that would otherwise stay.
+	leave = leave || s.Policy.Retry.CrossTier != discovery.CrossNever && (c.States[p.Tier].Down || c.Shares[p.Tier].Load == 0)
 	if !c.States[p.Tier].Down {
 		if p.Endpoint = c.pick(p.Tier, now, src.Rand, tried); p.Endpoint != nil {
 			return p
@@ -142,16 +150,16 @@ func (s *Service) recompute(now int64) {
 
 // candidates is the set of one tier: its usable endpoints and those of a tier that was merged into it; all of them in panic.
 func (s *Service) candidates(i int, shares []locality.Share, usable [][]*Endpoint) set {
-	out := set{absorbed: -1, usable: true}
-	list := ranked(usable[i])
-	all := s.tiers[i].members
-	for j := range shares {
-		if shares[j].Merged == i && j != i {
-			out.absorbed = j
-			list = ranked(append(append([]*Endpoint(nil), usable[j]...), usable[i]...))
-			all = append(append([]*Endpoint(nil), s.tiers[j].members...), all...)
+	out := set{usable: true}
+	list, all := usable[i], s.tiers[i].members
+	for j := range i {
+		if shares[j].Merged == i {
+			list = append(slices.Clone(usable[j]), list...)
+			all = append(slices.Clone(s.tiers[j].members), all...)
 		}
 	}
+	well := len(list)
+	list = ranked(list)
 	if shares[i].Panic {
 		list = all
 	}
@@ -159,7 +167,7 @@ func (s *Service) candidates(i int, shares []locality.Share, usable [][]*Endpoin
 		out.usable = false
 		return out
 	}
-	out.usable = !shares[i].Panic || len(usable[i]) > 0
+	out.usable = well > 0
 	loads, weights := make([]*balance.Load, len(list)), make([]int, len(list))
 	for k, e := range list {
 		loads[k], weights[k] = &e.Load, e.Weight

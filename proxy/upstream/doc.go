@@ -111,10 +111,9 @@ type Choice struct {
 }
 
 type set struct {
-	members  []*Endpoint
-	balance  *balance.Set
-	usable   bool // false: the set is all endpoints because none is usable (panic)
-	absorbed int  // tier whose members stand in this set too because it was merged into this one, or -1
+	members []*Endpoint
+	balance *balance.Set
+	usable  bool // false: there is none, or the set is all endpoints because none is usable (panic)
 }
 
 // View is the services of one snapshot. It is immutable.

@@ -69,19 +69,15 @@ func (e *Endpoint) Refused(now int64) {
 	}
 }
 
-// Leaving tells that the sidecar in front of the endpoint said that it is draining: it is out until a connect or a check finds it well.
+// Leaving tells that the sidecar in front of the endpoint said that it is draining: it is out until a check finds it well or the
+// time that such an answer counts is over.
 func (e *Endpoint) Leaving(now int64) {
 	k := e.core
 	k.mu.Lock()
-	e.refused.Store(true)
-	changed := e.health.OnRefused(now, k.rng)
-	if changed {
+	if e.health.OnCheck(now, e.healthConfig(), health.Draining) {
 		k.current.recompute(now)
 	}
 	k.mu.Unlock()
-	if changed {
-		k.table.relist()
-	}
 	e.Queue.CloseIdle(false)
 }
 
@@ -119,7 +115,6 @@ func (t *Table) OnCheck(id uint64, r health.Result) {
 	switch r {
 	case health.Refused:
 		e.refused.Store(true)
-		changed = e.health.OnRefused(now, k.rng) || changed
 		changed = e.downs.OnRefused(now, e.ID) || changed
 	case health.Good:
 		if e.refused.Swap(false) {
@@ -151,9 +146,7 @@ func (t *Table) OnProbe(id uint64, connected bool) {
 		return
 	}
 	k := e.core
-	k.mu.Lock()
-	e.health.OnRefused(now, k.rng)
-	k.mu.Unlock()
+	e.Refused(now)
 	t.relist()
 }
 

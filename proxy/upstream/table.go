@@ -194,6 +194,8 @@ func (t *Table) endpoint(k *core, s *Service, m *discovery.Endpoint) *Endpoint {
 		}
 		st.queue = &pool.Queue{Group: &e.Cluster.Group, Dial: e.Dial, UserTimeout: user}
 	}
+	a := s.Policy.Health.Active
+	st.health.SetCheck(a.Path != "" || a.TCP)
 	e.State, e.Queue = st, st.queue
 	return e
 }
@@ -268,6 +270,9 @@ func (t *Table) CheckItems(generation uint64) ([]check.Item, uint64) {
 		s.core.mu.Lock()
 		for _, e := range s.endpoints {
 			it := check.Item{ID: e.ID, Dial: e.Dial, Host: s.Name, Check: a, Cross: e.Cluster.Cross, ProbeDue: e.health.ProbeDue()}
+			if it.ProbeDue == 0 {
+				it.ProbeDue = e.downs.ProbeDue() // a tier that is down comes back by any of its endpoints
+			}
 			if e.Sidecar {
 				it.Target = e.Address
 			}
