@@ -107,3 +107,20 @@ func TestTimeout(t *testing.T) {
 		}
 	}
 }
+
+// TestGrace: it is scaled like the timeout and leaves half of it to the connect.
+func TestGrace(t *testing.T) {
+	for _, row := range []struct {
+		limit time.Duration
+		cross bool
+		want  time.Duration
+	}{
+		{time.Second, false, targetGraceMax},
+		{3 * time.Second, true, 3 * targetGraceMax},
+		{100 * time.Millisecond, false, 50 * time.Millisecond},
+	} {
+		if got := grace(&Item{Check: discovery.ActiveCheck{CrossDatacenterTime: 3}, Cross: row.cross}, row.limit); got != row.want {
+			t.Errorf("%+v: %v", row, got)
+		}
+	}
+}

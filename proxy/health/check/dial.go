@@ -14,6 +14,7 @@ import (
 
 	"spillway/proxy/answer"
 	"spillway/proxy/health"
+	"spillway/proxy/listen/proxyproto"
 )
 
 // Bounds of one check.
@@ -22,7 +23,7 @@ const (
 	interimMax     = 8                      // 1xx answers before the final one
 	bodyDrainMax   = 16 << 10               // bytes of the body that are read so that the endpoint sees no reset
 	bodyDrainTime  = 100 * time.Millisecond // at most for that
-	targetGraceMax = 100 * time.Millisecond // how long a sidecar may take to close a connection whose target is not there
+	targetGraceMax = 100 * time.Millisecond // scaled for other datacenters: see grace
 )
 
 // dial does the check or probe on a connection of its own.
@@ -87,9 +88,34 @@ func ourFault(err error) bool {
 	return false
 }
 
-// checkTCP: the connection is all that is asked for.
+// checkTCP: the connection is all that is asked for. A sidecar takes every connection, so it is told which endpoint is meant and given a
+// moment to close or reset what it cannot pass on; one that stays open, or brings bytes of a server that speaks first, is good.
 func checkTCP(ctx context.Context, conn net.Conn, item *Item, limit time.Duration) outcome {
+	if !item.Target.IsValid() {
+		return outcome{result: health.Good, ok: true}
+	}
+	// No addresses of a client: the header speaks for the check alone.
+	if _, err := conn.Write(proxyproto.Append(nil, proxyproto.Header{Target: item.Target})); err != nil {
+		return failed(ctx, err)
+	}
+	moment, cancel := context.WithTimeout(ctx, grace(item, limit))
+	defer cancel()
+	stop := context.AfterFunc(moment, func() { conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var b [1]byte
+	if _, err := conn.Read(b[:]); err != nil && (ctx.Err() != nil || !errors.Is(err, os.ErrDeadlineExceeded)) {
+		return failed(ctx, err)
+	}
 	return outcome{result: health.Good, ok: true}
+}
+
+// grace is how long a sidecar may take to close a connection that it cannot pass on; a round trip to another datacenter fits in.
+func grace(item *Item, limit time.Duration) time.Duration {
+	g := targetGraceMax
+	if item.Cross && item.Check.CrossDatacenterTime > 1 {
+		g = time.Duration(float64(g) * item.Check.CrossDatacenterTime)
+	}
+	return min(g, limit/2)
 }
 
 // checkHTTP asks for the path and judges the answer (RFC 9110 15.3: 2xx).
