@@ -12,6 +12,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -35,19 +36,26 @@ type plan struct {
 }
 
 func main() {
-	if len(os.Args) > 1 && (os.Args[1] == "endpoint" || os.Args[1] == "load") {
-		os.Exit(role(os.Args[1], os.Args[2:]))
+	os.Exit(program(os.Args[1:]))
+}
+
+// program is the bench itself, or one of the roles in which it starts itself again.
+func program(args []string) int {
+	if len(args) > 1 && (args[0] == "endpoint" || args[0] == "load") {
+		return role(args[0], args[1:])
 	}
 	p := plan{rounds: 5, span: 3 * time.Second, count: 200_000}
 	short := flag.Bool("short", false, "fewer and shorter rounds")
 	flag.StringVar(&p.binary, "binary", "", "the spillway to measure; built from ./cmd/spillway if empty")
 	flag.StringVar(&p.only, "job", "", "measure only this job")
 	flag.IntVar(&p.rounds, "rounds", p.rounds, "rounds per proxy and job")
-	flag.Parse()
+	if err := flag.CommandLine.Parse(args); err != nil {
+		return 2
+	}
 	if *short {
 		p.rounds, p.span = min(p.rounds, 2), time.Second
 	}
-	os.Exit(run(p))
+	return run(p)
 }
 
 // run measures and gives the exit code. Everything that was started has ended when it returns.
@@ -59,13 +67,13 @@ func run(p plan) int {
 	}
 	defer os.RemoveAll(dir)
 	b := &bench{plan: p, dir: dir}
-	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- b.measure() }()
 	select {
 	case err = <-done:
-	case <-stop:
+	case <-ctx.Done():
 		err = errors.New("interrupted")
 	}
 	b.processes.end()
