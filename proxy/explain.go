@@ -53,7 +53,7 @@ func (p *Proxy) Services() any {
 		for _, t := range s.Describe(p.table.Now()) {
 			tv := TierView{Number: t.Number, Datacenter: t.Datacenter, Share: t.Share, Usable: t.Usable, Total: t.Total, Down: t.Down, Panic: t.Panic, Endpoints: []EndpointView{}}
 			for _, e := range t.Endpoints {
-				tv.Endpoints = append(tv.Endpoints, EndpointView{Address: e.Text, State: e.State(p.table.Now()), InFlight: e.Load.InFlight(), Weight: e.Weight, Sidecar: e.Sidecar})
+				tv.Endpoints = append(tv.Endpoints, EndpointView{Address: e.Text, State: e.Condition(p.table.Now()), InFlight: e.Load.InFlight(), Weight: e.Weight, Sidecar: e.Sidecar})
 			}
 			sv.Tiers = append(sv.Tiers, tv)
 		}

@@ -274,7 +274,6 @@ func (x *conn) sentAll() bool {
 
 // relay passes the answer on and ends the exchange.
 func (x *conn) relay() bool {
-	ex := &x.ex
 	keep := x.req.KeepAlive && x.s.draining() == Serving
 	if x.help.running && !x.sentAll() && (x.resp.Status >= 300 || !x.resp.KeepAlive) {
 		keep = false // the endpoint will not take the rest of the body; neither do we

@@ -145,7 +145,6 @@ func (t *Table) OnProbe(id uint64, connected bool) {
 		e.Connected(now)
 		return
 	}
-	k := e.core
 	e.Refused(now)
 	t.relist()
 }

@@ -34,8 +34,8 @@ func (v *View) Host(host string) *Service {
 	return nil
 }
 
-// State is the health of an endpoint in a word or two; "usable" is good.
-func (e *Endpoint) State(now int64) string {
+// Condition is the health of an endpoint in a word or two; "usable" is good.
+func (e *Endpoint) Condition(now int64) string {
 	switch {
 	case e.Said == discovery.Draining:
 		return "draining"

@@ -96,7 +96,9 @@ func (m *Metrics) SnapshotVersion(v uint64) { m.version.Set(float64(v)) }
 func (m *Metrics) AccessLogDropped() { m.logDropped.Inc() }
 
 // InboundRefused counts a connection that inbound closed; reason is from a closed list.
-func (m *Metrics) InboundRefused(reason string) { m.inboundRefused.counter.WithLabelValues(reason).Inc() }
+func (m *Metrics) InboundRefused(reason string) {
+	m.inboundRefused.counter.WithLabelValues(reason).Inc()
+}
 
 // Refusal counts an answer of the proxy itself that belongs to no cluster; service is empty where none was found.
 func (m *Metrics) Refusal(service string, code answer.Code) {
