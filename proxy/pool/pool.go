@@ -35,7 +35,7 @@ var (
 // Group is the connections of one cluster.
 type Group struct {
 	Limits *bulkhead.Cluster
-	Opened func(err error) // told of every dial that ended; may be nil
+	Opened func(err error) // told how every dial ended: nil or one of the errors above; may be nil
 
 	mu      sync.Mutex
 	oldest  *Conn // idle connections of all queues, oldest first
@@ -173,7 +173,19 @@ func (q *Queue) wait(w *Waiter, deadline time.Time, mustDial bool) (*Conn, error
 	return <-w.grant, nil // granted in the same moment
 }
 
+// dial opens a connection with the slot that is held, and gives the slot back where that fails.
 func (q *Queue) dial(timeout time.Duration, deadline time.Time) (*Conn, error) {
+	c, err := q.connect(timeout, deadline)
+	if err != nil {
+		q.Group.release()
+	}
+	if q.Group.Opened != nil {
+		q.Group.Opened(err)
+	}
+	return c, err
+}
+
+func (q *Queue) connect(timeout time.Duration, deadline time.Time) (*Conn, error) {
 	d := net.Dialer{Deadline: deadline, Timeout: timeout, Control: func(_, _ string, rc syscall.RawConn) error {
 		return rc.Control(func(fd uintptr) { _ = sock.SetUserTimeout(fd, q.UserTimeout) })
 	}}
@@ -181,16 +193,12 @@ func (q *Queue) dial(timeout time.Duration, deadline time.Time) (*Conn, error) {
 	epoch := q.epoch
 	q.Group.mu.Unlock()
 	nc, err := d.DialContext(context.Background(), "tcp", q.Dial.String())
-	if q.Group.Opened != nil {
-		q.Group.Opened(err)
-	}
 	if err != nil {
-		q.Group.release()
-		if local(err) {
-			return nil, errors.Join(ErrLocal, err)
-		}
 		var ne net.Error
-		if errors.Is(err, os.ErrDeadlineExceeded) || (errors.As(err, &ne) && ne.Timeout()) {
+		switch {
+		case local(err):
+			return nil, errors.Join(ErrLocal, err)
+		case errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &ne) && ne.Timeout():
 			return nil, errors.Join(ErrTimeout, err)
 		}
 		return nil, errors.Join(ErrRefused, err)
@@ -198,8 +206,7 @@ func (q *Queue) dial(timeout time.Duration, deadline time.Time) (*Conn, error) {
 	s, err := sock.New(nc.(*net.TCPConn))
 	if err != nil {
 		_ = nc.Close()
-		q.Group.release()
-		return nil, errors.Join(ErrRefused, err)
+		return nil, errors.Join(ErrLocal, err)
 	}
 	return &Conn{Conn: s, queue: q, epoch: epoch}, nil
 }
@@ -243,13 +250,6 @@ func (c *Conn) Keep(now int64) {
 
 // Discard closes a connection and gives its slot back.
 func (c *Conn) Discard() {
-	c.Close()
-	c.queue.Group.release()
-}
-
-// ResetPeer closes it so that the endpoint sees a reset, and gives its slot back.
-func (c *Conn) ResetPeer() {
-	_ = c.TCP().SetLinger(0)
 	c.Close()
 	c.queue.Group.release()
 }

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net/netip"
 	"sync"
@@ -208,6 +209,7 @@ func (t *Table) cluster(k *core, s *Service, l discovery.Locality) *Cluster {
 		// An unlabelled endpoint beside an unlabelled proxy is nobody's local: it gets the careful limits.
 		c.Cross = dc != t.place.Home.Datacenter(t.place.Level) || dc == discovery.UnknownDatacenter
 		c.Group.Limits = &c.Limits
+		c.Group.Opened = func(err error) { c.Metric.Dialled(dialResult(err)) }
 		c.Metric.Watch(&c.Limits)
 		k.clusters[dc] = c
 	}
@@ -217,6 +219,18 @@ func (t *Table) cluster(k *core, s *Service, l discovery.Locality) *Cluster {
 	}
 	c.Limits.Configure(limits)
 	return c
+}
+
+func dialResult(err error) metric.Dial {
+	switch {
+	case err == nil:
+		return metric.DialOK
+	case errors.Is(err, pool.ErrTimeout):
+		return metric.DialTimeout
+	case errors.Is(err, pool.ErrLocal):
+		return metric.DialLocal
+	}
+	return metric.DialRefused
 }
 
 // Run keeps the table: idle connections that ended are closed, services that nobody calls any more leave the active checks.
