@@ -265,7 +265,7 @@ func TestLog(t *testing.T) {
 			w.r.Run(ctx)
 			for text, want := range row.want {
 				// Intervals have their jitter: about so many.
-				if got := strings.Count(out.String(), text); got < want*9/10 || got > want*11/10 {
+				if got := strings.Count(out.String(), text); got < want-want/10 || got > want+want/10 {
 					t.Errorf("%s: %q stands %d times in the log, want %d", row.name, text, got, want)
 				}
 			}
