@@ -1,7 +1,9 @@
 package codec
 
-import "encoding/binary"
-import "math/bits"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // What a byte may be part of, as bits of class.
 const (

@@ -19,8 +19,7 @@ type facts struct {
 	host   head.Span // the first Host
 	hosts  int
 	length int64 // -1: no Content-Length
-	digits head.Span
-	close  bool // Connection options
+	close  bool  // Connection options
 	keep   bool
 	raise  bool
 	found  *Error // the first fault of a field's meaning: syntax faults of later lines come first
@@ -40,10 +39,7 @@ func field(buf []byte, pos int) (f head.Field, next int, err *Error) {
 	}
 	from := skipSpace(buf, i+1)
 	end := textEnd(buf, from)
-	if end+1 >= len(buf) {
-		return f, 0, errUnfinished
-	}
-	if buf[end] != '\r' || buf[end+1] != '\n' {
+	if end+1 >= len(buf) || buf[end] != '\r' || buf[end+1] != '\n' {
 		return f, 0, lineFault(buf, end)
 	}
 	f.Name = span(pos, i)
@@ -68,14 +64,16 @@ func nameFault(buf []byte, pos, i int) *Error {
 	return errName
 }
 
-// lineFault says what is wrong at the byte i that ends a text and is no CRLF.
+// lineFault says what is wrong where a text ends, at i, and no CRLF stands.
 func lineFault(buf []byte, i int) *Error {
-	switch buf[i] {
-	case '\n':
+	switch {
+	case i == len(buf) || buf[i] == '\r' && i+1 == len(buf):
+		return errUnfinished
+	case buf[i] == '\n':
 		return errBareLF
-	case '\r':
+	case buf[i] == '\r':
 		return errBareCR
-	case 0:
+	case buf[i] == 0:
 		return errNUL
 	}
 	return errControl
@@ -141,19 +139,21 @@ func (f *facts) note(h *head.Head, line *head.Field) {
 	}
 }
 
+// noteLength reads a Content-Length. Zeros in front are cut off, so that nobody behind us takes them for an octal number.
 func (f *facts) noteLength(h *head.Head, line *head.Field, repeat bool) *Error {
-	value := h.Bytes(line.Value)
-	if repeat {
-		if string(value) != string(h.Bytes(f.digits)) {
-			return errLengthTwice
-		}
-		line.Hop = true
-		return nil
+	n, err := number(h.Bytes(line.Value))
+	if err != nil {
+		return err
 	}
-	f.digits = line.Value
-	n, err := number(value)
-	f.length = n
-	return err
+	if repeat && n != f.length {
+		return errLengthTwice
+	}
+	f.length, line.Hop = n, repeat
+	for line.Value.Len > 1 && h.Arena[line.Value.Off] == '0' {
+		line.Value.Off++
+		line.Value.Len--
+	}
+	return nil
 }
 
 // number reads 1*19DIGIT up to math.MaxInt64. Signs, spaces and lists are not numbers.

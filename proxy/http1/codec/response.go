@@ -1,8 +1,6 @@
 package codec
 
-import (
-	"spillway/proxy/head"
-)
+import "spillway/proxy/head"
 
 // keepAliveTimeoutMax bounds what a Keep-Alive hint can say, in seconds.
 const keepAliveTimeoutMax = 1 << 20
@@ -75,10 +73,7 @@ func (r *Response) statusLine(buf []byte) (int, *Error) {
 		return 0, errStatus
 	}
 	end := textEnd(buf, i)
-	if end+1 >= len(buf) {
-		return 0, errUnfinished
-	}
-	if buf[end] != '\r' || buf[end+1] != '\n' {
+	if end+1 >= len(buf) || buf[end] != '\r' || buf[end+1] != '\n' {
 		if e := lineFault(buf, end); e != errControl {
 			return 0, e
 		}
