@@ -30,9 +30,9 @@ const (
 	emptyLinesMax = 4 // before a request line (RFC 9112 2.2)
 )
 
-// First tells the protocol by the first bytes of a connection.
+// First tells the protocol by the first bytes of a connection. Once it has a verdict, more bytes do not change it.
 func First(buf []byte) Protocol {
-	p := first(buf)
+	p := first(buf[:min(len(buf), FirstMax)])
 	if p == NeedMore && len(buf) >= FirstMax {
 		return HTTP1 // only a request line can be open for so long
 	}
