@@ -75,16 +75,30 @@ func (x *conn) tunnelOn() {
 	o := codec.ResponseOut{Drop: x.answerDrop(), Upgrade: true}
 	b := x.resp.Append(make([]byte, 0, 1024), o)
 	b = append(b, x.ans.B[x.ar:x.aw]...)
-	early := bytes.Clone(x.in.B[x.r:x.w])
-	x.tunnel.Store(ex.up.Conn)
-	x.dropAnswer()
 	if x.c.WriteAll(b, x.s.Limits.Idle) == nil {
-		up, down := tcp.Relay(x.c, ex.up.Conn, early, nil, tcp.Limits{Idle: ex.svc.Policy.IdleAfter, HalfClose: x.s.Limits.HalfClose})
-		ex.bytesIn, ex.bytesOut = up, down
+		ex.bytesIn, ex.bytesOut = x.tunnelled()
 	}
 	x.endTry(false)
 	x.tunnel.Store(nil)
 	x.finish()
+}
+
+// tunnelled relays until both sides ended, and returns the bytes of the client and of the endpoint.
+func (x *conn) tunnelled() (fromClient, fromEndpoint int64) {
+	early := bytes.Clone(x.in.B[x.r:x.w])
+	c, held, err := x.c.Detach()
+	if err != nil {
+		return 0, 0
+	}
+	defer c.Close()
+	up, heldUp, err := x.ex.up.Detach()
+	if err != nil {
+		return 0, 0
+	}
+	defer up.Close()
+	x.tunnel.Store(&tunnel{c, up})
+	x.dropAnswer()
+	return tcp.Relay(c, up, append(early, held...), heldUp, tcp.Limits{Idle: x.ex.svc.Policy.IdleAfter, HalfClose: x.s.Limits.HalfClose})
 }
 
 // finish counts and logs the exchange. The head of the request is still in place.

@@ -13,6 +13,7 @@ package http1
 import (
 	"bytes"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"runtime"
 	"sync"
@@ -115,11 +116,15 @@ func (s *Server) Cut() {
 	defer s.mu.Unlock()
 	for x := range s.conns {
 		x.c.Close()
-		if up := x.tunnel.Load(); up != nil {
-			up.Close()
+		if t := x.tunnel.Load(); t != nil {
+			_ = t.client.Close()
+			_ = t.endpoint.Close()
 		}
 	}
 }
+
+// tunnel is the two sides of a connection that was upgraded.
+type tunnel struct{ client, endpoint *net.TCPConn }
 
 // conn is one client connection. Fields belong to the owner goroutine, except those of help that say otherwise.
 type conn struct {
@@ -145,9 +150,9 @@ type conn struct {
 	ex     exchange
 	help   helper
 	waiter *pool.Waiter
-	idle   atomic.Bool               // parked between two requests
-	tunnel atomic.Pointer[sock.Conn] // the endpoint's side of a tunnel
-	count  int                       // exchanges since the last yield
+	idle   atomic.Bool            // parked between two requests
+	tunnel atomic.Pointer[tunnel] // set while the connection is one
+	count  int                    // exchanges since the last yield
 	record accesslog.Record
 }
 

@@ -20,14 +20,5 @@ func (c *Conn) SetWriteDeadline(t time.Time) {
 	c.mu.Unlock()
 }
 
-// Held gives a byte that a peek took from the socket and no read has returned yet.
-func (c *Conn) Held() (byte, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	b, ok := c.byte0, c.held
-	c.held = false
-	return b, ok
-}
-
 // WatchOnce tells whether a watch that was called back for another reason must not be taken up again.
 const WatchOnce = true

@@ -1,6 +1,7 @@
 package sock
 
 import (
+	"net"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -8,13 +9,6 @@ import (
 
 // ackSlack is how much earlier than asked a path counts as silent: the kernel counts in ticks.
 const ackSlack = 10 * time.Millisecond
-
-func (c *Conn) control(f func(fd int)) {
-	raw, err := c.tcp.SyscallConn()
-	if err == nil {
-		_ = raw.Control(func(fd uintptr) { f(int(fd)) })
-	}
-}
 
 // Silent tells whether bytes that were sent have stayed unacknowledged while nothing was heard from the peer for at least d:
 // the path is dead as far as a sender can know (tcpi_unacked, tcpi_last_ack_recv of linux/tcp.h).
@@ -34,11 +28,15 @@ func (c *Conn) Unsent() int {
 	return n
 }
 
-// Moved is the number of bytes that were received and that the peer acknowledged: it grows as long as a relay is alive.
-func (c *Conn) Moved() uint64 {
+// Moved is the number of bytes that t received and that its peer acknowledged: it grows as long as a relay is alive, also a spliced one.
+func Moved(t *net.TCPConn) uint64 {
 	var n uint64
-	c.control(func(fd int) {
-		if info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
 			n = info.Bytes_received + info.Bytes_acked
 		}
 	})

@@ -2,7 +2,10 @@
 
 package sock
 
-import "time"
+import (
+	"net"
+	"time"
+)
 
 // Silent cannot be told on this system.
 func (c *Conn) Silent(time.Duration) bool { return false }
@@ -11,7 +14,7 @@ func (c *Conn) Silent(time.Duration) bool { return false }
 func (c *Conn) Unsent() int { return 0 }
 
 // Moved cannot be told on this system: the connection always seems to move, so nothing is taken for idle.
-func (c *Conn) Moved() uint64 { return uint64(time.Now().UnixNano()) }
+func Moved(*net.TCPConn) uint64 { return uint64(time.Now().UnixNano()) }
 
 // SetUserTimeout has no counterpart on this system.
 func SetUserTimeout(uintptr, time.Duration) error { return nil }

@@ -6,12 +6,6 @@ import (
 	"time"
 )
 
-// Close closes the socket; what was written is still sent.
-func (c *Conn) Close() { _ = c.tcp.Close() }
-
-// CloseWrite ends the sending side.
-func (c *Conn) CloseWrite() { _ = c.tcp.CloseWrite() }
-
 // resetDrainMax bounds how long Reset lets the peer take what was already written.
 const resetDrainMax = time.Second
 
@@ -21,9 +15,11 @@ func (c *Conn) Reset() {
 	for end := time.Now().Add(resetDrainMax); c.Unsent() > 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
-	_ = c.tcp.SetLinger(0)
-	_ = c.tcp.Close()
+	c.abort()
 }
+
+// Abort closes the socket so that the peer sees a reset at once.
+func (c *Conn) Abort() { c.abort() }
 
 // WriteAll sends b, waiting at most d each time the socket is full.
 func (c *Conn) WriteAll(b []byte, d time.Duration) error {

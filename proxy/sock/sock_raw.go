@@ -12,9 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn is one TCP socket. The callbacks are bound once, so that no call allocates.
+// Conn is one TCP socket. The callbacks are bound once, so that no call allocates; the socket is held as an os.File, because the raw
+// calls of a net.Conn wrap a passed deadline in a new error each time, and those of a file do not.
 type Conn struct {
-	tcp *net.TCPConn
+	f   *os.File
 	raw syscall.RawConn
 
 	rd struct { // of the one reader
@@ -44,13 +45,19 @@ type Conn struct {
 	}
 }
 
-// New takes over a connected TCP socket.
+// New takes over a connected TCP socket: t is closed, its socket goes on in the Conn.
 func New(t *net.TCPConn) (*Conn, error) {
-	raw, err := t.SyscallConn()
+	f, err := t.File()
+	_ = t.Close()
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{tcp: t, raw: raw}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	c := &Conn{f: f, raw: raw}
 	c.rd.wait, c.rd.waitBuf, c.rd.try = c.readWait, c.readWaitBuf, c.readTry
 	c.wr.wait, c.wr.try = c.writeWait, c.writeTry
 	c.pk.fn = c.peekNow
@@ -58,8 +65,33 @@ func New(t *net.TCPConn) (*Conn, error) {
 	return c, nil
 }
 
-// TCP is the socket itself, for splice and options.
-func (c *Conn) TCP() *net.TCPConn { return c.tcp }
+// Detach gives the socket away as a net.TCPConn, for a relay that splices. The Conn is closed after it. early is what was read from
+// the socket and not returned by a read.
+func (c *Conn) Detach() (t *net.TCPConn, early []byte, err error) {
+	nc, err := net.FileConn(c.f)
+	_ = c.f.Close()
+	if err != nil {
+		return nil, nil, err
+	}
+	return nc.(*net.TCPConn), nil, nil
+}
+
+// control runs f on the descriptor.
+func (c *Conn) control(f func(fd int)) {
+	_ = c.raw.Control(func(fd uintptr) { f(int(fd)) })
+}
+
+// Close closes the socket; what was written is still sent.
+func (c *Conn) Close() { _ = c.f.Close() }
+
+// CloseWrite ends the sending side.
+func (c *Conn) CloseWrite() { c.control(func(fd int) { _ = unix.Shutdown(fd, unix.SHUT_WR) }) }
+
+// abort closes the socket with a reset.
+func (c *Conn) abort() {
+	c.control(func(fd int) { _ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) })
+	_ = c.f.Close()
+}
 
 func recv(fd uintptr, b []byte, flags int) (int, syscall.Errno) {
 	if len(b) > CallMax {

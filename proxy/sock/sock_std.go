@@ -21,6 +21,7 @@ type Conn struct {
 
 	mu     sync.Mutex // guards the fields below; never held over a wait of a caller
 	held   bool
+	gone   bool // detached
 	byte0  byte
 	ended  error // what a peek met: returned by the next read
 	readTo time.Time
@@ -31,8 +32,43 @@ type Conn struct {
 // New takes over a connected TCP socket.
 func New(t *net.TCPConn) (*Conn, error) { return &Conn{tcp: t}, nil }
 
-// TCP is the socket itself, for splice and options. A byte that a peek took has been read from it: see Held.
-func (c *Conn) TCP() *net.TCPConn { return c.tcp }
+// Detach gives the socket away as a net.TCPConn, for a relay that splices. The Conn must not be used after it, but for Close. early is
+// what a peek took from the socket and no read has returned.
+func (c *Conn) Detach() (t *net.TCPConn, early []byte, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held {
+		early, c.held = []byte{c.byte0}, false
+	}
+	t, c.gone = c.tcp, true
+	return t, early, t.SetDeadline(time.Time{})
+}
+
+func (c *Conn) control(f func(fd int)) {
+	raw, err := c.tcp.SyscallConn()
+	if err == nil {
+		_ = raw.Control(func(fd uintptr) { f(int(fd)) })
+	}
+}
+
+// Close closes the socket; what was written is still sent. After Detach it does nothing.
+func (c *Conn) Close() {
+	c.mu.Lock()
+	gone := c.gone
+	c.mu.Unlock()
+	if !gone {
+		_ = c.tcp.Close()
+	}
+}
+
+// CloseWrite ends the sending side.
+func (c *Conn) CloseWrite() { _ = c.tcp.CloseWrite() }
+
+// abort closes the socket with a reset.
+func (c *Conn) abort() {
+	_ = c.tcp.SetLinger(0)
+	_ = c.tcp.Close()
+}
 
 func (c *Conn) take(b []byte) (int, error, bool) {
 	c.mu.Lock()

@@ -27,13 +27,12 @@ type Limits struct {
 // Relay moves bytes between a and b until both directions ended, one of them broke, or a limit was passed. earlyA were read from a
 // already and go to b first, earlyB the other way. It returns the bytes that went from a to b and from b to a. Both ends are left for
 // the caller to close; a reset of one is passed to the other.
-func Relay(a, b *sock.Conn, earlyA, earlyB []byte, l Limits) (fromA, fromB int64) {
+func Relay(a, b *net.TCPConn, earlyA, earlyB []byte, l Limits) (fromA, fromB int64) {
 	r := &relay{a: a, b: b}
 	stop := r.watchIdle(l.Idle)
 	defer stop()
-	for _, c := range []*sock.Conn{a, b} {
-		c.SetReadDeadline(time.Time{})
-		c.SetWriteDeadline(time.Time{})
+	for _, c := range []*net.TCPConn{a, b} {
+		_ = c.SetDeadline(time.Time{})
 	}
 	var wg sync.WaitGroup
 	wg.Add(1)
@@ -50,11 +49,11 @@ func Relay(a, b *sock.Conn, earlyA, earlyB []byte, l Limits) (fromA, fromB int64
 }
 
 type relay struct {
-	a, b *sock.Conn
+	a, b *net.TCPConn
 	half atomic.Pointer[time.Timer]
 }
 
-func (r *relay) moved() uint64 { return r.a.Moved() + r.b.Moved() }
+func (r *relay) moved() uint64 { return sock.Moved(r.a) + sock.Moved(r.b) }
 
 // idleParts is in how many parts an idle time is measured: a relay ends at most a part too late.
 const idleParts = 4
@@ -88,44 +87,42 @@ func (r *relay) watchIdle(d time.Duration) (stop func()) {
 	}
 }
 
+// past is a deadline that has been.
+var past = time.Unix(1, 0)
+
 // cut wakes both directions for good.
 func (r *relay) cut() {
-	for _, c := range []*sock.Conn{r.a, r.b} {
-		c.WakeReader()
-		c.WakeWriter()
+	for _, c := range []*net.TCPConn{r.a, r.b} {
+		_ = c.SetDeadline(past)
 	}
 }
 
 // direction copies src to dst until src ends; then the sending side of dst is ended too. A fault ends both directions, and the other
 // peer sees a reset rather than an end that could pass for a whole message.
-func (r *relay) direction(dst, src *sock.Conn, early []byte, halfClose time.Duration) int64 {
+func (r *relay) direction(dst, src *net.TCPConn, early []byte, halfClose time.Duration) int64 {
 	n, err := copyAll(dst, src, early)
 	if err == nil {
-		dst.CloseWrite()
+		_ = dst.CloseWrite()
 		if t := time.AfterFunc(halfClose, r.cut); !r.half.CompareAndSwap(nil, t) {
 			t.Stop() // the other direction had ended before
 		}
 		return n
 	}
 	if !errors.Is(err, net.ErrClosed) {
-		_ = dst.TCP().SetLinger(0)
-		_ = src.TCP().SetLinger(0)
+		_ = dst.SetLinger(0)
+		_ = src.SetLinger(0)
 	}
 	r.cut()
 	return n
 }
 
-func copyAll(dst, src *sock.Conn, early []byte) (int64, error) {
+func copyAll(dst, src *net.TCPConn, early []byte) (int64, error) {
 	total := int64(len(early))
-	if b, ok := src.Held(); ok {
-		early = append(early[:len(early):len(early)], b)
-		total++
-	}
 	if len(early) > 0 {
-		if _, err := dst.TCP().Write(early); err != nil {
+		if _, err := dst.Write(early); err != nil {
 			return 0, err
 		}
 	}
-	n, err := io.Copy(dst.TCP(), src.TCP())
+	n, err := io.Copy(dst, src)
 	return total + n, err
 }

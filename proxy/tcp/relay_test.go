@@ -6,14 +6,12 @@ import (
 	"net"
 	"testing"
 	"time"
-
-	"spillway/proxy/sock"
 )
 
 var limits = Limits{Idle: time.Minute, HalfClose: time.Minute}
 
 // pair makes a connected pair on loopback: the relay's end and the peer's.
-func pair(t testing.TB) (*sock.Conn, *net.TCPConn) {
+func pair(t testing.TB) (*net.TCPConn, *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -28,10 +26,7 @@ func pair(t testing.TB) (*sock.Conn, *net.TCPConn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := sock.New(nc.(*net.TCPConn))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := nc.(*net.TCPConn)
 	t.Cleanup(func() { c.Close(); peer.Close() })
 	_ = peer.SetDeadline(time.Now().Add(20 * time.Second))
 	return c, peer.(*net.TCPConn)

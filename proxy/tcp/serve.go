@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -24,7 +25,7 @@ type Server struct {
 	Log       *slog.Logger
 
 	mu    sync.Mutex
-	pairs map[*sock.Conn]*sock.Conn // client side to endpoint side
+	pairs map[*net.TCPConn]*net.TCPConn // client side to endpoint side
 }
 
 // Open is the number of connections being relayed.
@@ -46,16 +47,16 @@ func (s *Server) Cut() {
 	}
 }
 
-func (s *Server) track(a, b *sock.Conn) {
+func (s *Server) track(a, b *net.TCPConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pairs == nil {
-		s.pairs = make(map[*sock.Conn]*sock.Conn)
+		s.pairs = make(map[*net.TCPConn]*net.TCPConn)
 	}
 	s.pairs[a] = b
 }
 
-func (s *Server) untrack(a *sock.Conn) {
+func (s *Server) untrack(a *net.TCPConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.pairs, a)
@@ -63,30 +64,48 @@ func (s *Server) untrack(a *sock.Conn) {
 
 // Serve relays one client connection to an endpoint of the service and closes it. The client sees a reset when no endpoint took the
 // connection: a TCP client can be told nothing else. early are bytes that were read from the client already.
-func (s *Server) Serve(c *sock.Conn, remote netip.AddrPort, svc *upstream.Service, early []byte) {
+func (s *Server) Serve(conn *sock.Conn, remote netip.AddrPort, svc *upstream.Service, early []byte) {
+	c, held, err := conn.Detach()
+	if err != nil {
+		s.Log.Warn("tcp: could not take a connection over", "service", svc.Name, "error", err.Error())
+		conn.Close()
+		return
+	}
+	defer c.Close()
 	s.track(c, nil)
 	defer s.untrack(c)
 	up, pick, err := s.connect(svc)
 	if err != nil {
 		s.Log.Warn("tcp: no endpoint took the connection", "service", svc.Name, "error", err.Error())
-		_ = c.TCP().SetLinger(0)
-		c.Close()
+		_ = c.SetLinger(0)
 		return
 	}
-	s.track(c, up.Conn)
 	ep := pick.Endpoint
+	defer ep.Load.End()
 	start := time.Now()
 	if ep.Sidecar {
 		h := proxyproto.Header{Source: remote, Destination: ep.Address, Target: ep.Address}
 		err = up.WriteAll(proxyproto.Append(nil, h), svc.Policy.IdleAfter)
 	}
-	if err == nil {
-		Relay(c, up.Conn, early, nil, Limits{Idle: svc.Policy.IdleAfter, HalfClose: s.HalfClose})
-	}
-	c.Close()
-	up.Discard()
-	ep.Load.End()
+	s.relay(c, up, err, append(early, held...), svc)
 	ep.Cluster.Metric.Tunnel(time.Since(start).Seconds())
+}
+
+// relay moves the bytes and gives the connection's slot back. err is what went wrong before it.
+func (s *Server) relay(c *net.TCPConn, up *pool.Conn, err error, early []byte, svc *upstream.Service) {
+	defer up.Discard()
+	if err != nil {
+		_ = c.SetLinger(0)
+		return
+	}
+	u, _, err := up.Detach()
+	if err != nil {
+		_ = c.SetLinger(0)
+		return
+	}
+	defer u.Close()
+	s.track(c, u)
+	Relay(c, u, early, nil, Limits{Idle: svc.Policy.IdleAfter, HalfClose: s.HalfClose})
 }
 
 // connect dials endpoints until one takes the connection: a dial that was refused has taken nothing, so it may be sent again.
