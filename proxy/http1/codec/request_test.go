@@ -32,7 +32,7 @@ func requestExample(t *testing.T, e *example) []string {
 		extra = strings.Replace(extra, ":", ": ", 1) + "\r\n"
 	}
 	host, _ := e.option("host")
-	out := r.Append(nil, RequestOut{Drop: e.drop(), Extra: []byte(extra), Host: []byte(host), Upgrade: r.Upgrade && !e.has("noupgrade")})
+	out := r.Append(nil, RequestOut{Drop: e.drop(), Extra: []byte(extra), Host: []byte(host), Upgrade: !e.has("noupgrade")})
 	again(t, &r, out)
 	return append([]string{requestFacts(&r)}, headLines(t, out)...)
 }
