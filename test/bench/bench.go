@@ -217,6 +217,7 @@ func spillwayConfig(dir string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `node: {id: bench, locality: {region: dc1, zone: dc1-a}}
 outbound: {listen: "127.0.0.1:%d", capture: explicit, services: [service-0]}
+inbound: {listen: "127.0.0.1:21006"}
 admin: {listen: "127.0.0.1:21000", socket: %s/admin.sock}
 metrics: {listen: "127.0.0.1:%d"}
 ready: {listen: "127.0.0.1:21021"}

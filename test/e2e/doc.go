@@ -9,4 +9,5 @@
 // run side by side; this needs Linux. Goroutines: one per scripted endpoint and connection, ended by the test's cleanup. Every wait
 // is bounded by waitMax.
 // SPILLWAY_TAGS gives build tags for the binary, SPILLWAY_RACE=1 builds it with the race detector; a report of it fails the test.
+// SPILLWAY_BINARY names one that is built already.
 package e2e

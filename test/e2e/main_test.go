@@ -40,12 +40,18 @@ func TestMain(m *testing.M) {
 
 func runAll(m *testing.M) int {
 	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = flag.Set("test.parallel", fmt.Sprint(parallelMax))
+	}
 	dir, err := os.MkdirTemp("", "spillway-e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	if binary = os.Getenv("SPILLWAY_BINARY"); binary != "" {
+		return m.Run()
+	}
 	binary = filepath.Join(dir, "spillway")
 	args := []string{"build", "-o", binary}
 	if tags := os.Getenv("SPILLWAY_TAGS"); tags != "" {
@@ -58,9 +64,6 @@ func runAll(m *testing.M) int {
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build cmd/spillway: %v\n%s", err, out)
 		return 1
-	}
-	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = flag.Set("test.parallel", fmt.Sprint(parallelMax))
 	}
 	return m.Run()
 }

@@ -106,9 +106,11 @@ func (c setup) yaml(ip, dir string) string {
 		more = ", " + strings.ReplaceAll(c.outbound, "$IP", ip)
 	}
 	fmt.Fprintf(&b, "outbound: {listen: \"%s:15001\", capture: explicit%s}\n", ip, more)
-	if c.inbound != "" {
-		fmt.Fprintf(&b, "inbound: {listen: \"%s:15006\", %s}\n", ip, c.inbound)
+	inbound := c.inbound
+	if inbound == "" {
+		inbound = "ports: []"
 	}
+	fmt.Fprintf(&b, "inbound: {listen: \"%s:15006\", %s}\n", ip, inbound)
 	fmt.Fprintf(&b, "admin: {listen: \"%s:15000\", socket: %s/admin.sock}\n", ip, dir)
 	fmt.Fprintf(&b, "metrics: {listen: \"%s:15020\"}\nready: {listen: \"%s:15021\"}\n", ip, ip)
 	b.WriteString("datacenters: [{name: dc1}, {name: dc2}, {name: dc3}]\n")
