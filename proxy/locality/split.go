@@ -57,7 +57,7 @@ func Split(p discovery.LocalityPolicy, tiers []State, out []Share) []Share {
 	case left == 1:
 		byNumber(p, tiers, out)
 	default:
-		scale(p, tiers, out, 1-left)
+		scale(p, tiers, out)
 	}
 	return out
 }
@@ -94,8 +94,12 @@ func sum(tiers []State, out []Share, i int) (c counts) {
 	return c
 }
 
-// scale brings shares that sum to have up to 1, and tells who is in panic.
-func scale(p discovery.LocalityPolicy, tiers []State, out []Share, have float64) {
+// scale brings shares up to a sum of 1, and tells who is in panic.
+func scale(p discovery.LocalityPolicy, tiers []State, out []Share) {
+	have := 0.0 // added up, so that a tier alone gets exactly 1
+	for i := range out {
+		have += out[i].Load
+	}
 	for i := range tiers {
 		c := sum(tiers, out, i)
 		out[i].Load /= have
