@@ -1,7 +1,6 @@
 package balance
 
 import (
-	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -12,95 +11,101 @@ import (
 )
 
 const (
-	// SequenceMax is how many endpoints have a precomputed weighted sequence; above, earliest deadline first is computed.
-	SequenceMax = 256
-	sequenceLen = 1 << 16 // elements of a precomputed sequence: weights are scaled down to fit
-
-	coin        = 1.5 // costs within this factor are a coin toss
+	// coin is the factor within which two costs are the same: the first one drawn is taken, which is a fair toss.
+	coin = 1.5
+	// noise is the latency below which endpoints do not differ, in seconds: scheduling and the network of a datacenter make more than that.
+	noise = 1e-3
+	// medianEvery is how old the cached median of a set may become; medianSoon the same while nothing is known.
 	medianEvery = int64(time.Second)
+	medianSoon  = int64(10 * time.Millisecond)
+	// medianMax bounds the latencies that a median is made of; a larger set is sampled evenly.
+	medianMax = 256
 )
 
-// Set is the candidates of one tier. It is immutable but for the cached median.
+// Set is the candidates of one tier. It is immutable but for a cached median and, for weighted round robin, the turns. Safe for
+// concurrent use.
 type Set struct {
 	method  discovery.BalanceMethod
 	loads   []*Load
-	cum     []uint64 // running sums of the weights; nil when all are equal
-	seq     []uint16 // weighted round robin: indexes in smooth order
-	weights []int
+	weights []int     // each >= 1; nil when all are equal
+	cum     []uint64  // cum[i] = weights[0] + .. + weights[i]; nil when all are equal
+	ease    []float64 // mean weight / weight of each; nil when all are equal
 	cursor  *Cursor
+	seq     []uint16   // weighted round robin up to SequenceMax: indexes in order
+	queue   *deadlines // weighted round robin above
 
-	median   atomic.Uint64 // bits of a float64 in seconds
+	median   atomic.Uint64 // bits of a float64, in seconds; 0: not made yet
 	medianAt atomic.Int64  // when it is due again
-	scratch  []float64     // for the median; owned by whoever moved medianAt
-	busy     atomic.Bool   // scratch is in use
+	busy     atomic.Bool   // somebody makes the median: owns scratch
+	scratch  []float64
 }
 
-// NewSet makes the set of loads with their weights, each over 0. cursor is used by the round robins.
+// NewSet makes the set of loads with their weights; a weight under 1 counts as 1, and nil means that all are equal. The round robins go
+// on from cursor; others need none. NewSet keeps loads.
 func NewSet(m discovery.BalanceMethod, loads []*Load, weights []int, cursor *Cursor) *Set {
-	s := &Set{method: m, loads: loads, weights: weights, cursor: cursor, scratch: make([]float64, 0, len(loads))}
-	equal := true
-	for _, w := range weights {
-		equal = equal && w == weights[0]
+	s := &Set{method: m, loads: loads, cursor: cursor}
+	if s.cursor == nil {
+		s.cursor = new(Cursor)
 	}
-	if !equal {
-		s.cum = make([]uint64, len(weights))
-		sum := uint64(0)
-		for i, w := range weights {
-			sum += uint64(w)
-			s.cum[i] = sum
+	if m == discovery.P2C {
+		s.scratch = make([]float64, 0, min(len(loads), medianMax))
+	}
+	if slices.ContainsFunc(weights, func(w int) bool { return max(1, w) != max(1, weights[0]) }) {
+		s.weigh(weights)
+	}
+	if m == discovery.WeightedRoundRobin && s.weights != nil {
+		if len(loads) <= SequenceMax {
+			s.seq = sequence(s.weights)
+		} else {
+			s.queue = newDeadlines(s.weights)
 		}
 	}
-	if m == discovery.WeightedRoundRobin && !equal {
-		s.seq = sequence(weights)
-	}
 	return s
+}
+
+// weigh takes weights that differ.
+func (s *Set) weigh(weights []int) {
+	s.weights = make([]int, len(weights))
+	s.cum = make([]uint64, len(weights))
+	s.ease = make([]float64, len(weights))
+	sum := uint64(0)
+	for i, w := range weights {
+		s.weights[i] = max(1, w)
+		sum += uint64(s.weights[i])
+		s.cum[i] = sum
+	}
+	mean := float64(sum) / float64(len(weights))
+	for i, w := range s.weights {
+		s.ease[i] = mean / float64(w)
+	}
 }
 
 // Len is the number of candidates.
 func (s *Set) Len() int { return len(s.loads) }
 
-// Pick gives an index into the set, or -1 when all of it has been tried.
+// Pick gives an index into the set, or -1 when all of it are among tried. It takes constant time for p2c, round robin and random with
+// equal weights and nothing tried; the logarithm of the set's size with weights; the size of the set when something was tried.
 func (s *Set) Pick(now int64, rng *rand.Rand, tried []*Load) int {
 	n := len(s.loads)
 	if n == 0 {
 		return -1
 	}
-	var i int
 	switch s.method {
 	case discovery.RoundRobin:
-		i = int((s.cursor.n.Add(1) - 1) % uint64(n))
+		return s.untried(int(s.cursor.next()%uint64(n)), tried)
 	case discovery.WeightedRoundRobin:
-		i = s.next(n)
+		return s.untried(s.turn(rng), tried)
 	case discovery.Random:
-		i = s.draw(rng)
-	default:
-		return s.p2c(now, rng, tried)
+		if len(tried) > 0 {
+			return s.spare(rng, tried, -1)
+		}
+		return s.one(rng)
 	}
-	return s.orOther(i, tried)
+	return s.p2c(now, rng, tried)
 }
 
-func (s *Set) next(n int) int {
-	at := s.cursor.n.Add(1) - 1
-	if s.seq == nil {
-		return int(at % uint64(n))
-	}
-	return int(s.seq[at%uint64(len(s.seq))])
-}
-
-// draw is one index by weight.
-func (s *Set) draw(rng *rand.Rand) int {
-	if s.cum == nil {
-		return rng.IntN(len(s.loads))
-	}
-	at, found := slices.BinarySearch(s.cum, rng.Uint64N(s.cum[len(s.cum)-1]))
-	if found {
-		at++ // cum[i] is the first value that is no longer i's
-	}
-	return at
-}
-
-// orOther is i, or the next one after it that was not tried; -1 if there is none.
-func (s *Set) orOther(i int, tried []*Load) int {
+// untried is i, or the next one after it that was not tried; -1: there is none.
+func (s *Set) untried(i int, tried []*Load) int {
 	for range s.loads {
 		if !slices.Contains(tried, s.loads[i]) {
 			return i
@@ -112,32 +117,40 @@ func (s *Set) orOther(i int, tried []*Load) int {
 	return -1
 }
 
-// p2c draws two different candidates and takes the cheaper one.
+// p2c draws two different candidates by weight and takes the second only when it is cheaper by more than a toss.
 func (s *Set) p2c(now int64, rng *rand.Rand, tried []*Load) int {
-	a := s.orOther(s.draw(rng), tried)
-	if a < 0 || len(s.loads) == 1 {
-		return a
-	}
-	b := s.second(a, rng)
-	if slices.Contains(tried, s.loads[b]) {
-		return a
-	}
-	median := s.typical(now)
-	ca, cb := s.cost(a, now, median), s.cost(b, now, median)
-	if ca <= cb*coin && cb <= ca*coin {
-		if rng.Uint64()&1 == 0 {
+	var a, b int
+	switch {
+	case len(tried) > 0:
+		if a = s.spare(rng, tried, -1); a < 0 {
+			return -1
+		}
+		if b = s.spare(rng, tried, a); b < 0 {
 			return a
 		}
+	case len(s.loads) == 1:
+		return 0
+	default:
+		a = s.one(rng)
+		b = s.other(rng, a)
+	}
+	median := s.typical(now)
+	if s.cost(a, now, median) > coin*s.cost(b, now, median) {
 		return b
 	}
-	if ca < cb {
-		return a
-	}
-	return b
+	return a
 }
 
-// second draws another index than a.
-func (s *Set) second(a int, rng *rand.Rand) int {
+// one draws a candidate by weight.
+func (s *Set) one(rng *rand.Rand) int {
+	if s.cum == nil {
+		return rng.IntN(len(s.loads))
+	}
+	return s.owner(rng.Uint64N(s.cum[len(s.cum)-1]))
+}
+
+// other draws a candidate but a by weight: from the range of weights without a's own.
+func (s *Set) other(rng *rand.Rand, a int) int {
 	if s.cum == nil {
 		b := rng.IntN(len(s.loads) - 1)
 		if b >= a {
@@ -145,114 +158,87 @@ func (s *Set) second(a int, rng *rand.Rand) int {
 		}
 		return b
 	}
-	for range 4 {
-		if b := s.draw(rng); b != a {
-			return b
-		}
+	own := uint64(s.weights[a])
+	r := rng.Uint64N(s.cum[len(s.cum)-1] - own)
+	if r >= s.cum[a]-own {
+		r += own
 	}
-	return (a + 1) % len(s.loads)
+	return s.owner(r)
 }
 
-// cost is (in flight + 1) x latency. Weights are in the draw: an endpoint of twice the weight is drawn twice as often, and what it
-// may carry counts twice.
+// owner is the candidate whose part of the summed weights r lies in: cum[i-1] <= r < cum[i].
+func (s *Set) owner(r uint64) int {
+	at, _ := slices.BinarySearch(s.cum, r+1)
+	return at
+}
+
+// spare draws a candidate by weight that is neither among tried nor but; -1: there is none.
+func (s *Set) spare(rng *rand.Rand, tried []*Load, but int) int {
+	sum := uint64(0)
+	for i, l := range s.loads {
+		if i != but && !slices.Contains(tried, l) {
+			sum += s.weight(i)
+		}
+	}
+	if sum == 0 {
+		return -1
+	}
+	r := rng.Uint64N(sum)
+	for i, l := range s.loads {
+		if i == but || slices.Contains(tried, l) {
+			continue
+		}
+		if w := s.weight(i); r >= w {
+			r -= w
+			continue
+		}
+		return i
+	}
+	return -1 // not reached: r < sum
+}
+
+func (s *Set) weight(i int) uint64 {
+	if s.weights == nil {
+		return 1
+	}
+	return uint64(s.weights[i])
+}
+
+// cost is (in flight + 1) x latency. With weights, requests in flight count against what the endpoint is there for: an idle one costs the
+// same whatever its weight, since the draw has honoured that already, and a heavy one may hold more before it is dearer.
 func (s *Set) cost(i int, now int64, median float64) float64 {
 	l := s.loads[i]
-	c := float64(l.InFlight()+1) * l.estimate(now, median)
-	if s.cum != nil {
-		c /= float64(s.weights[i])
+	busy := float64(max(0, l.InFlight()))
+	if s.ease != nil {
+		busy *= s.ease[i]
 	}
-	return c
+	return (busy + 1) * max(noise, l.estimate(now, median))
 }
 
-// typical is the median of the known latencies, at most medianEvery old.
+// typical is the median of the known latencies in seconds, at most medianEvery old; noise while nothing is known. Of an even number it is
+// the lower one: where half of a tier is slow, latencies decay towards the well half.
 func (s *Set) typical(now int64) float64 {
-	due := s.medianAt.Load()
-	if now >= due && s.busy.CompareAndSwap(false, true) {
-		s.scratch = s.scratch[:0]
-		for _, l := range s.loads {
-			if v := l.known(); v != 0 {
-				s.scratch = append(s.scratch, v)
-			}
-		}
-		m := 1e-3 // nobody knows anything: any equal value will do
-		if len(s.scratch) > 0 {
-			slices.Sort(s.scratch)
-			m = s.scratch[len(s.scratch)/2]
-		}
-		s.median.Store(math.Float64bits(m))
-		s.medianAt.Store(now + medianEvery)
+	if now >= s.medianAt.Load() && s.busy.CompareAndSwap(false, true) {
+		s.remake(now)
 		s.busy.Store(false)
-		return m
 	}
-	if m := math.Float64frombits(s.median.Load()); m != 0 {
-		return m
-	}
-	return 1e-3
+	return max(noise, math.Float64frombits(s.median.Load()))
 }
 
-// sequence is the smooth weighted round robin (nginx's rule: each step every current weight grows by its own, the largest is taken and
-// pays the total) up to SequenceMax endpoints, and earliest deadline first above.
-func sequence(weights []int) []uint16 {
-	g := 0
-	for _, w := range weights {
-		g = gcd(g, w)
-	}
-	scaled, total := make([]int, len(weights)), 0
-	for i, w := range weights {
-		scaled[i] = w / g
-		total += scaled[i]
-	}
-	if total > sequenceLen {
-		f := float64(sequenceLen/2) / float64(total)
-		total = 0
-		for i := range scaled {
-			scaled[i] = max(1, int(float64(scaled[i])*f))
-			total += scaled[i]
+// remake makes the median anew. The caller owns busy.
+func (s *Set) remake(now int64) {
+	known := s.scratch[:0]
+	step := (len(s.loads) + medianMax - 1) / medianMax
+	for i := 0; i < len(s.loads); i += step {
+		if v := s.loads[i].known(); v != 0 {
+			known = append(known, v)
 		}
 	}
-	if len(weights) > SequenceMax {
-		return deadlines(scaled, total)
+	if len(known) == 0 {
+		s.medianAt.Store(now + medianSoon)
+		return
 	}
-	out, current := make([]uint16, 0, total), make([]int, len(scaled))
-	for range total {
-		best := 0
-		for i, w := range scaled {
-			current[i] += w
-			if current[i] > current[best] {
-				best = i
-			}
-		}
-		current[best] -= total
-		out = append(out, uint16(best))
-	}
-	return out
-}
-
-// deadlines orders each endpoint's w turns evenly over the round, with a phase of its own so that equal weights do not stand in blocks.
-func deadlines(weights []int, total int) []uint16 {
-	type turn struct {
-		at float64
-		i  int
-	}
-	turns := make([]turn, 0, total)
-	phase := rand.New(rand.NewPCG(uint64(len(weights)), uint64(total)))
-	for i, w := range weights {
-		off := phase.Float64()
-		for k := range w {
-			turns = append(turns, turn{(float64(k) + off) / float64(w), i})
-		}
-	}
-	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.at, b.at) })
-	out := make([]uint16, len(turns))
-	for k, t := range turns {
-		out[k] = uint16(t.i)
-	}
-	return out
-}
-
-func gcd(a, b int) int {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
+	slices.Sort(known)
+	s.median.Store(math.Float64bits(known[(len(known)-1)/2]))
+	s.medianAt.Store(now + medianEvery)
 }

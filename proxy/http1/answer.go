@@ -46,6 +46,7 @@ func (x *conn) passAnswer(keep *bool) bodyEnd {
 	ex.started, ex.status = true, x.resp.Status
 	o := codec.ResponseOut{Drop: x.answerDrop()}
 	old := x.req.Minor == 0
+	o.StripFraming = old
 	switch x.resp.Framing {
 	case codec.UntilClose:
 		if old {
@@ -55,7 +56,6 @@ func (x *conn) passAnswer(keep *bool) bodyEnd {
 		}
 	case codec.Chunked:
 		if old {
-			o.StripFraming = true
 			*keep = false
 		}
 		x.abody.Reset(old)
@@ -81,7 +81,7 @@ func (x *conn) passAnswer(keep *bool) bodyEnd {
 }
 
 func (x *conn) toClient(b []byte) bodyEnd {
-	if len(b) > 0 && x.c.WriteAll(b, x.s.Limits.Idle) != nil {
+	if len(b) > 0 && x.c.WriteAll(b, x.ex.svc.Policy.IdleAfter) != nil {
 		return clientGone
 	}
 	return bodyWhole

@@ -143,7 +143,7 @@ func (x *conn) readAnswer(by time.Time, silentAfter time.Duration) error {
 		// The clock of the answer starts when the request is complete; a body that moves is bounded by its own idle time (pump.go).
 		if silentAfter > 0 && x.help.uploading() && !x.req.Expect100 {
 			uploading = true
-			by = later(by, time.Now().Add(2*x.s.Limits.Idle))
+			by = later(by, time.Now().Add(2*x.ex.svc.Policy.IdleAfter))
 		} else if uploading {
 			uploading = false
 			by = time.Now().Add(x.ex.svc.Policy.Timeout)

@@ -38,10 +38,11 @@ type exchange struct {
 	sent     time.Time
 	headIn   time.Duration // from the first byte sent to the head of the answer
 
-	parsed  bool // the head was understood
-	started bool // bytes of a final answer went to the client
-	status  int
-	refusal *answer.Error // what the proxy itself answered
+	forwards int  // Max-Forwards to send on; -1: the field is not ours to change
+	parsed   bool // the head was understood
+	started  bool // bytes of a final answer went to the client
+	status   int
+	refusal  *answer.Error // what the proxy itself answered
 }
 
 // exchange serves one request. It returns whether the client connection serves another one.
@@ -54,6 +55,14 @@ func (x *conn) exchange() bool {
 		x.req.Minor = 1
 		x.refuse(err, true)
 		return false
+	}
+	forwards, err := x.maxForwards()
+	if err == nil && forwards == 0 {
+		return x.lastStop()
+	}
+	x.ex.forwards = forwards - 1
+	if err != nil {
+		return x.refuse(err, false)
 	}
 	svc, err := x.s.Router.Route(&x.req, &x.peer)
 	if err == ErrClose {
@@ -162,7 +171,7 @@ func (x *conn) try() failure {
 func (x *conn) connect(ep *upstream.Endpoint) failure {
 	ex := &x.ex
 	if !ex.mustDial {
-		if ex.up = ep.Queue.Idle(); ex.up != nil {
+		if ex.up = ep.Queue.Idle(x.s.Table.Now()); ex.up != nil {
 			return failure{}
 		}
 	}
@@ -184,7 +193,7 @@ func (x *conn) endTry(good bool) {
 	x.join()
 	if ex.up != nil {
 		if good {
-			ex.up.Keep(x.s.Table.Now())
+			ex.up.Keep(x.s.Table.Now(), keptFor(x.resp.KeepAliveTimeout))
 		} else {
 			ex.up.Discard()
 		}
@@ -272,11 +281,41 @@ func (x *conn) sentAll() bool {
 	return x.ex.whole
 }
 
+// inHand tells whether the whole answer has been read, and nothing but it.
+func (x *conn) inHand() bool {
+	if x.help.uploading() {
+		return false
+	}
+	switch x.resp.Framing {
+	case codec.NoBody:
+		return x.ar == x.aw
+	case codec.Length:
+		return int64(x.aw-x.ar) == x.resp.Length
+	}
+	return false
+}
+
+// keepMargin is how much earlier than an endpoint says we stop using a connection: its close may be on the way.
+const keepMargin = 200 * time.Millisecond
+
+// keptFor is how long a connection may be idle, in nanoseconds, by the endpoint's Keep-Alive: timeout=N in seconds; 0: it said nothing.
+func keptFor(seconds int) int64 {
+	if seconds <= 0 {
+		return 0
+	}
+	return int64(time.Duration(seconds)*time.Second - keepMargin)
+}
+
 // relay passes the answer on and ends the exchange.
 func (x *conn) relay() bool {
 	keep := x.req.KeepAlive && x.s.draining() == Serving
 	if x.help.running && !x.sentAll() && (x.resp.Status >= 300 || !x.resp.KeepAlive) {
 		keep = false // the endpoint will not take the rest of the body; neither do we
+	}
+	if x.inHand() {
+		// The endpoint is done: its connection and its place in the bulkhead need not wait for a slow client.
+		x.join()
+		x.endTry(x.resp.KeepAlive && x.sentAll())
 	}
 	end := x.passAnswer(&keep)
 	x.join()
@@ -284,8 +323,7 @@ func (x *conn) relay() bool {
 	if !sentAll {
 		keep = false
 	}
-	good := end == bodyWhole && x.resp.KeepAlive && sentAll && x.ar == x.aw && x.resp.Framing != codec.UntilClose
-	x.endTry(good)
+	x.endTry(end == bodyWhole && x.resp.KeepAlive && sentAll && x.ar == x.aw && x.resp.Framing != codec.UntilClose)
 	x.finish()
 	switch end {
 	case bodyBroken:

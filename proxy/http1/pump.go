@@ -187,7 +187,7 @@ func (x *conn) pumpBroken(err error) bool {
 }
 
 func (x *conn) pumpRead(b []byte) (int, error) {
-	by := time.Now().Add(x.s.Limits.Idle)
+	by := x.idleBy()
 	for {
 		x.c.SetReadDeadline(by)
 		if x.help.stop.Load() {
@@ -218,7 +218,7 @@ func (x *conn) pumpWrite(b []byte) error {
 		if !errors.Is(err, sock.ErrWouldBlock) {
 			return err
 		}
-		up.SetWriteDeadline(time.Now().Add(x.s.Limits.Idle))
+		up.SetWriteDeadline(x.idleBy())
 		if x.help.stop.Load() {
 			return errStopped
 		}

@@ -11,7 +11,8 @@ import (
 	"spillway/proxy/tcp"
 )
 
-func (x *conn) idleBy() time.Time { return time.Now().Add(x.s.Limits.Idle) }
+// idleBy is until when a body may stand still.
+func (x *conn) idleBy() time.Time { return time.Now().Add(x.ex.svc.Policy.IdleAfter) }
 
 // refuse answers the request by itself: a line of text, the reason as a field, the same reason in log and metric. unread: the request
 // was not understood, so nothing after it can be either.
@@ -43,6 +44,31 @@ func (x *conn) refuse(e *answer.Error, unread bool) bool {
 		b = append(append(b, line...), '\n')
 	}
 	if x.c.WriteAll(b, x.s.Limits.Idle) != nil {
+		keep = false
+	}
+	x.finish()
+	if !keep {
+		x.linger()
+	}
+	return keep
+}
+
+// lastStop answers a TRACE or OPTIONS request that must not be sent on (RFC 9110 7.6.2). A TRACE is not echoed: it may hold secrets that
+// the asker does not see.
+func (x *conn) lastStop() bool {
+	ex := &x.ex
+	keep := ex.whole && x.req.KeepAlive && x.s.draining() == Serving
+	ex.status = http.StatusOK
+	if x.req.Method == codec.TRACE {
+		ex.status = http.StatusMethodNotAllowed
+	}
+	b := append(strconv.AppendInt([]byte("HTTP/1.1 "), int64(ex.status), 10), ' ')
+	b = append(append(b, http.StatusText(ex.status)...), "\r\nallow: GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH\r\ncontent-length: 0\r\ndate: "...)
+	b = time.Now().UTC().AppendFormat(b, http.TimeFormat)
+	if !keep {
+		b = append(b, "\r\nconnection: close"...)
+	}
+	if x.c.WriteAll(append(b, "\r\n\r\n"...), x.s.Limits.Idle) != nil {
 		keep = false
 	}
 	x.finish()
@@ -112,7 +138,7 @@ func (x *conn) finish() {
 	ep := ex.pick.Endpoint
 	if ep != nil {
 		ep.Cluster.Metric.Request(ex.status, code, ex.pick.Reason, took.Seconds())
-	} else {
+	} else if code != answer.None {
 		x.s.Table.Refusal(ex.svc, code)
 	}
 	if x.s.Log == nil {

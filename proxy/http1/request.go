@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"time"
 
 	"spillway/proxy/answer"
@@ -106,6 +107,27 @@ func (x *conn) parseHead(end int) *answer.Error {
 	return x.firstBody()
 }
 
+// maxForwards reads Max-Forwards of a TRACE or OPTIONS request; it means nothing on others (RFC 9110 7.6.2). -1: none.
+func (x *conn) maxForwards() (n int, err *answer.Error) {
+	if x.req.Method != codec.TRACE && x.req.Method != codec.OPTIONS {
+		return -1, nil
+	}
+	v, ok := x.req.Get(head.MaxForwards)
+	if !ok {
+		return -1, nil
+	}
+	if len(v) == 0 || len(v) > 9 {
+		return 0, &answer.Error{Code: answer.BadRequest, Hint: "Max-Forwards is no number"}
+	}
+	for _, c := range v {
+		if c < '0' || c > '9' {
+			return 0, &answer.Error{Code: answer.BadRequest, Hint: "Max-Forwards is no number"}
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n, nil
+}
+
 // firstBody takes the part of the request body that came with the head.
 func (x *conn) firstBody() *answer.Error {
 	ex := &x.ex
@@ -149,13 +171,17 @@ func (x *conn) encode() {
 		drop |= head.SetOf(head.XForwardedFor)
 		x.forwardedFor()
 	}
+	if ex.forwards >= 0 {
+		drop |= head.SetOf(head.MaxForwards)
+		x.extra = append(strconv.AppendInt(append(x.extra, "Max-Forwards: "...), int64(ex.forwards), 10), "\r\n"...)
+	}
 	if len(x.req.Arena)+len(x.extra)+ex.bodyTo-ex.bodyFrom > sock.BufSize-headSlack {
 		x.s.Bufs.Put(x.out)
 		x.out = x.s.Bufs.GetBig()
 	} else if x.out == nil {
 		x.out = x.s.Bufs.Get()
 	}
-	b := x.req.Append(x.out.B[:0], codec.RequestOut{Drop: drop, Extra: x.extra, Upgrade: x.req.Upgrade})
+	b := x.req.Append(x.out.B[:0], codec.RequestOut{Drop: drop, Extra: x.extra, Upgrade: x.req.Upgrade, Host: ex.pick.Endpoint.Host})
 	b = append(b, x.in.B[ex.bodyFrom:ex.bodyTo]...)
 	if ex.whole && x.req.Framing == codec.Chunked {
 		b = append(b, x.body.Trailer()...)

@@ -62,6 +62,7 @@ type Conn struct {
 	queue        *Queue
 	epoch        int
 	idleSince    int64
+	idleUntil    int64 // by the endpoint\'s own word; 0: not said
 	older, newer *Conn // in Group by age
 	below        *Conn // in Queue, towards the older
 	above        *Conn
@@ -78,8 +79,8 @@ type Waiter struct {
 func NewWaiter() *Waiter { return &Waiter{grant: make(chan *Conn, 1)} }
 
 // Idle gives the newest idle connection that is still quiet, nil if there is none. Connections that ended or that hold stray bytes
-// are closed on the way: they are never written to.
-func (q *Queue) Idle() *Conn {
+// are closed on the way, and so are those that the endpoint is about to close: they are never written to.
+func (q *Queue) Idle(now int64) *Conn {
 	for {
 		q.Group.mu.Lock()
 		c := q.top
@@ -90,7 +91,7 @@ func (q *Queue) Idle() *Conn {
 		if c == nil {
 			return nil
 		}
-		if c.Peek() == sock.Quiet {
+		if (c.idleUntil == 0 || now < c.idleUntil) && c.Peek() == sock.Quiet {
 			c.Reused = true
 			return c
 		}
@@ -221,9 +222,14 @@ func local(err error) bool {
 	return false
 }
 
-// Keep gives back a connection that may be used again. now is in nanoseconds of the caller's clock, the one Sweep gets.
-func (c *Conn) Keep(now int64) {
+// Keep gives back a connection that may be used again. now is in nanoseconds of the caller's clock, the one Sweep gets. idleMax is how
+// many nanoseconds the endpoint said that it keeps an idle connection; 0: it said nothing.
+func (c *Conn) Keep(now, idleMax int64) {
 	g := c.queue.Group
+	c.idleUntil = 0
+	if idleMax > 0 {
+		c.idleUntil = now + idleMax
+	}
 	g.mu.Lock()
 	if c.queue.closed || c.epoch != c.queue.epoch {
 		g.mu.Unlock()

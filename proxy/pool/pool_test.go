@@ -79,12 +79,12 @@ func TestNewestFirstAndReused(t *testing.T) {
 	s := serve(t)
 	q := s.queue(group(8, 8))
 	a, b := fresh(t, q), fresh(t, q)
-	a.Keep(1)
-	b.Keep(2)
-	if c := q.Idle(); c != b || !c.Reused {
+	a.Keep(1, 0)
+	b.Keep(2, 0)
+	if c := q.Idle(1); c != b || !c.Reused {
 		t.Fatal("the newest idle connection comes first")
 	}
-	if q.Idle() != a || q.Idle() != nil {
+	if q.Idle(1) != a || q.Idle(1) != nil {
 		t.Fatal("then the older one, then none")
 	}
 	if held := q.Group.Limits.Connections.Held(); held != 2 {
@@ -102,13 +102,13 @@ func TestEndedAndStrayConnectionsAreNeverGiven(t *testing.T) {
 	for stray.Peek() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	ended.Keep(1)
-	stray.Keep(2)
+	ended.Keep(1, 0)
+	stray.Keep(2, 0)
 	s.closeAll()
 	for ended.Peek() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	if c := q.Idle(); c != nil {
+	if c := q.Idle(1); c != nil {
 		t.Fatal("a connection that ended or holds stray bytes was given out")
 	}
 	if held := q.Group.Limits.Connections.Held(); held != 0 {
@@ -121,13 +121,13 @@ func TestFullGroupClosesTheOldestIdle(t *testing.T) {
 	g := group(2, 8)
 	q1, q2 := s1.queue(g), s2.queue(g)
 	a, b := fresh(t, q1), fresh(t, q1)
-	a.Keep(1)
-	b.Keep(2)
+	a.Keep(1, 0)
+	b.Keep(2, 0)
 	c := fresh(t, q2)
 	if held := g.Limits.Connections.Held(); held != 2 {
 		t.Fatalf("%d slots", held)
 	}
-	if q1.Idle() != b || q1.Idle() != nil {
+	if q1.Idle(1) != b || q1.Idle(1) != nil {
 		t.Fatal("the oldest makes room, the other stays")
 	}
 	b.Discard()
@@ -157,7 +157,7 @@ func TestWaitersGetConnectionOrSlotInTurn(t *testing.T) {
 	if _, err := q.Fresh(NewWaiter(), time.Second, soon(), false); !errors.Is(err, ErrPending) {
 		t.Fatalf("the third waiter: %v", err)
 	}
-	held.Keep(1)
+	held.Keep(1, 0)
 	if c := <-got; c != held {
 		t.Fatal("a kept connection goes to who waits")
 	}
@@ -202,19 +202,36 @@ func TestCloseIdleAlsoForConnectionsThatAreOut(t *testing.T) {
 	s := serve(t)
 	q := s.queue(group(8, 8))
 	out, idle := fresh(t, q), fresh(t, q)
-	idle.Keep(1)
+	idle.Keep(1, 0)
 	q.CloseIdle(false)
-	out.Keep(2)
-	if q.Idle() != nil {
+	out.Keep(2, 0)
+	if q.Idle(1) != nil {
 		t.Fatal("a connection from before was kept")
 	}
 	later := fresh(t, q)
-	later.Keep(3)
-	if q.Idle() != later {
+	later.Keep(3, 0)
+	if q.Idle(1) != later {
 		t.Fatal("later ones are kept")
 	}
-	later.Keep(4)
+	later.Keep(4, 0)
 	q.CloseIdle(true)
+	if n := q.Group.Limits.Connections.Held(); n != 0 {
+		t.Fatalf("%d slots leaked", n)
+	}
+}
+
+func TestTheEndpointsOwnTimeIsKept(t *testing.T) {
+	s := serve(t)
+	q := s.queue(group(8, 8))
+	fresh(t, q).Keep(100, 50)
+	if c := q.Idle(149); c == nil {
+		t.Fatal("still good")
+	} else {
+		c.Keep(149, 50)
+	}
+	if q.Idle(199) != nil {
+		t.Fatal("the endpoint closes it now")
+	}
 	if n := q.Group.Limits.Connections.Held(); n != 0 {
 		t.Fatalf("%d slots leaked", n)
 	}
@@ -224,10 +241,10 @@ func TestSweep(t *testing.T) {
 	s := serve(t)
 	q := s.queue(group(8, 8))
 	a, b := fresh(t, q), fresh(t, q)
-	a.Keep(100)
-	b.Keep(900)
+	a.Keep(100, 0)
+	b.Keep(900, 0)
 	q.Group.Sweep(1000, 500)
-	if q.Idle() != b || q.Idle() != nil {
+	if q.Idle(1) != b || q.Idle(1) != nil {
 		t.Fatal("only what is idle for too long goes")
 	}
 	b.Discard()
@@ -244,7 +261,7 @@ func TestSlotsAreExact(t *testing.T) {
 			defer wg.Done()
 			w := NewWaiter()
 			for i := range 20 {
-				c := q.Idle()
+				c := q.Idle(1)
 				if c == nil {
 					var err error
 					if c, err = q.Fresh(w, time.Second, soon(), i%5 == 0); err != nil {
@@ -258,7 +275,7 @@ func TestSlotsAreExact(t *testing.T) {
 				if i%7 == 0 {
 					c.Discard()
 				} else {
-					c.Keep(int64(i))
+					c.Keep(int64(i), 0)
 				}
 			}
 		}()

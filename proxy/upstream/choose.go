@@ -142,10 +142,25 @@ func (s *Service) recompute(now int64) {
 		c.States[i] = locality.State{Datacenter: t.Datacenter, Total: len(t.members), Usable: len(usable[i]), Down: t.down.Down()}
 	}
 	c.Shares = locality.Split(s.Policy.Locality, c.States, nil)
+	if locality.Pick(c.Shares, 0) < 0 {
+		s.lastHope(c)
+	}
 	for i := range s.tiers {
 		c.sets[i] = s.candidates(i, c.Shares, usable)
 	}
 	s.choice.Store(c)
+}
+
+// lastHope is for when nothing else can serve: a tier counts as down after two of its endpoints refused, but others of it may be well.
+func (s *Service) lastHope(c *Choice) {
+	p := s.Policy.Locality
+	p.PanicThreshold = 0 // what is not usable has just refused
+	for i := range c.States {
+		if c.States[i].Usable > 0 {
+			c.States[i].Down = false
+		}
+	}
+	c.Shares = locality.Split(p, c.States, nil)
 }
 
 // candidates is the set of one tier: its usable endpoints and those of a tier that was merged into it; all of them in panic.

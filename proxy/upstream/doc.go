@@ -55,6 +55,7 @@ type Endpoint struct {
 	*State
 	Address    netip.AddrPort
 	Text       string         // Address as text
+	Host       []byte         // the same, for a request without a Host
 	Dial       netip.AddrPort // where connections go: the sidecar where there is one
 	Sidecar    bool
 	TargetLine []byte // "x-spillway-target: IP:PORT\r\n" for a sidecar, else nil

@@ -171,6 +171,7 @@ func (t *Table) compile(m *discovery.Service, label string) *Service {
 // endpoint describes one endpoint and finds or makes its state.
 func (t *Table) endpoint(k *core, s *Service, m *discovery.Endpoint) *Endpoint {
 	e := &Endpoint{Address: m.Address, Text: m.Address.String(), Dial: m.Address, Weight: m.Weight, Said: m.Health}
+	e.Host = []byte(e.Text)
 	if m.Sidecar != 0 {
 		e.Sidecar = true
 		e.Dial = netip.AddrPortFrom(m.Address.Addr(), m.Sidecar)
