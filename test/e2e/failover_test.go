@@ -180,15 +180,18 @@ func TestNearest(t *testing.T) {
 	t.Parallel()
 	zone, dc, far, farther := named(t, "zone"), named(t, "dc"), named(t, "dc2"), named(t, "dc3")
 	same := func(addr, zone string) string { return strings.Replace(at(addr, "dc1"), "dc1-a", zone, 1) }
-	s := startSidecar(t, setup{services: service("pay", "locality: {tier_endpoints_min: 1}",
+	s := startSidecar(t, setup{services: service("pay", "locality: {spill: last_resort, tier_endpoints_min: 1}",
 		at(farther.addr, "dc3"), at(far.addr, "dc2"), same(dc.addr, "dc1-b"), same(zone.addr, "dc1-a"))})
 	c := dial(t, s.outbound())
 	for _, step := range []struct {
 		want string
 		kill *endpoint
 	}{{"zone", zone}, {"dc", dc}, {"dc2", far}, {"dc3", farther}} {
-		for range 50 {
-			c.want(c.get("pay", "/"), 200, step.want)
+		for i := range 50 {
+			if m := c.get("pay", "/"); string(m.body) != step.want {
+				_, why := tool(t, "explain", "--admin", "http://"+s.admin(), "--service", "pay")
+				t.Fatalf("request %d after the step to %s went to %q: %q\n%s", i, step.want, m.body, m.head, why)
+			}
 		}
 		step.kill.stop()
 	}
