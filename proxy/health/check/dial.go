@@ -147,7 +147,6 @@ func checkHTTP(ctx context.Context, conn net.Conn, item *Item) outcome {
 		o.result = health.Draining
 	}
 	// The verdict stands. The body is read so that closing does not reset the connection under the endpoint's last write.
-	in.N = bodyDrainMax
 	conn.SetReadDeadline(time.Now().Add(bodyDrainTime))
 	io.CopyN(io.Discard, resp.Body, bodyDrainMax)
 	return o

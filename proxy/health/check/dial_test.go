@@ -143,6 +143,15 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
+// TestBodyIsNotWaitedFor: a good head is enough; with this timeout the test would not end if it were not.
+func TestBodyIsNotWaitedFor(t *testing.T) {
+	item := httpCheck(server(t, speaks("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")))
+	item.Check.Timeout = time.Hour
+	if o := look(t, item); o.result != health.Good {
+		t.Errorf("%v (%v)", o.result, o.cause)
+	}
+}
+
 // TestRequest: what the endpoint gets, to the byte.
 func TestRequest(t *testing.T) {
 	for _, row := range []struct {
