@@ -50,7 +50,8 @@ func NewSet(m discovery.BalanceMethod, loads []*Load, weights []int, cursor *Cur
 	if m == discovery.P2C {
 		s.scratch = make([]float64, 0, min(len(loads), medianMax))
 	}
-	if slices.ContainsFunc(weights, func(w int) bool { return max(1, w) != max(1, weights[0]) }) {
+	differ := slices.ContainsFunc(weights, func(w int) bool { return max(1, w) != max(1, weights[0]) })
+	if differ && m != discovery.RoundRobin {
 		s.weigh(weights)
 	}
 	if m == discovery.WeightedRoundRobin && s.weights != nil {
@@ -86,15 +87,12 @@ func (s *Set) Len() int { return len(s.loads) }
 // Pick gives an index into the set, or -1 when all of it are among tried. It takes constant time for p2c, round robin and random with
 // equal weights and nothing tried; the logarithm of the set's size with weights; the size of the set when something was tried.
 func (s *Set) Pick(now int64, rng *rand.Rand, tried []*Load) int {
-	n := len(s.loads)
-	if n == 0 {
+	if len(s.loads) == 0 {
 		return -1
 	}
 	switch s.method {
-	case discovery.RoundRobin:
-		return s.untried(int(s.cursor.next()%uint64(n)), tried)
-	case discovery.WeightedRoundRobin:
-		return s.untried(s.turn(rng), tried)
+	case discovery.RoundRobin, discovery.WeightedRoundRobin:
+		return s.inTurn(rng, tried)
 	case discovery.Random:
 		if len(tried) > 0 {
 			return s.spare(rng, tried, -1)
@@ -104,17 +102,15 @@ func (s *Set) Pick(now int64, rng *rand.Rand, tried []*Load) int {
 	return s.p2c(now, rng, tried)
 }
 
-// untried is i, or the next one after it that was not tried; -1: there is none.
-func (s *Set) untried(i int, tried []*Load) int {
-	for range s.loads {
-		if !slices.Contains(tried, s.loads[i]) {
+// inTurn takes the next turns until one falls to an endpoint that was not tried, so that the turns of a dead endpoint spread over the
+// others; after turnsTriedMax the draw decides. -1: all were tried.
+func (s *Set) inTurn(rng *rand.Rand, tried []*Load) int {
+	for range turnsTriedMax {
+		if i := s.turn(rng); !slices.Contains(tried, s.loads[i]) {
 			return i
 		}
-		if i++; i == len(s.loads) {
-			i = 0
-		}
 	}
-	return -1
+	return s.spare(rng, tried, -1)
 }
 
 // p2c draws two different candidates by weight and takes the second only when it is cheaper by more than a toss.

@@ -11,6 +11,8 @@ const (
 	SequenceMax = 256
 	// turnsMax bounds a precomputed sequence. Weights whose sum without their common divisor is larger are rounded to fit.
 	turnsMax = 1 << 14
+	// turnsTriedMax bounds the turns in a row that are passed over because their endpoint was tried.
+	turnsTriedMax = 8
 	// round is the length of one round of an endpoint of weight 1, in the virtual time of deadlines.
 	round = 1 << 32
 )
@@ -21,7 +23,7 @@ type Cursor struct{ n atomic.Uint64 }
 // next is the position, which moves on.
 func (c *Cursor) next() uint64 { return c.n.Add(1) - 1 }
 
-// turn is whose turn it is in weighted round robin.
+// turn is whose turn it is.
 func (s *Set) turn(rng *rand.Rand) int {
 	switch {
 	case s.queue != nil:
