@@ -38,17 +38,18 @@ func (r *reader) check(c *Config, root *yaml.Node) {
 
 // checkCapture: the default of the design is transparent, so a file that does not say explicit would be taken for something else.
 func (r *reader) checkCapture(c *Config, root *yaml.Node) {
-	if len(c.Outbound.Listen) == 0 || has(locate(root, "outbound"), "capture") && has(root, "outbound") {
-		return
-	}
-	at := root
+	var at *yaml.Node // the key
 	for i := 0; i+1 < len(root.Content); i += 2 {
-		if root.Content[i].Value == "outbound" {
-			at = root.Content[i]
+		if root.Content[i].Value != "outbound" {
+			continue
 		}
+		if at = root.Content[i]; root.Content[i+1].Kind != yaml.MappingNode || has(root.Content[i+1], "capture") {
+			return
+		}
+		break
 	}
-	if at == root {
-		at = nil
+	if len(c.Outbound.Listen) == 0 {
+		return
 	}
 	r.fault(at, "outbound", "expected capture: explicit; transparent capture is not served by this version")
 }
@@ -128,6 +129,14 @@ func (r *reader) checkServices(services []discovery.Service, root *yaml.Node) {
 			r.fault(locate(root, path...), keyOf(path), clash.message)
 		}
 	}
+}
+
+// keyBelow writes a path below an item of a list.
+func keyBelow(path []any) string {
+	if len(path) == 0 {
+		return ""
+	}
+	return "." + keyOf(path)
 }
 
 // keyOf writes a path the way faults do.

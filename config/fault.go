@@ -8,8 +8,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// faultsMax bounds how many faults of one file are listed.
-const faultsMax = 200
+// faultsMax bounds how many faults of one file are listed, faultsKeptMax how many are collected to find the first ones.
+const (
+	faultsMax     = 200
+	faultsKeptMax = 50 * faultsMax
+)
 
 // Fault is one thing that is wrong with a file: where, which key, and what was expected there.
 type Fault struct {
@@ -38,7 +41,7 @@ func sorted(faults []Fault) []Fault {
 	})
 	if len(faults) > faultsMax {
 		last := faults[faultsMax]
-		last.Key, last.Message = "", fmt.Sprintf("%d more faults from here on are not listed", len(faults)-faultsMax)
+		last.Key, last.Message = "", fmt.Sprintf("more faults are not listed: %d or more from here on", len(faults)-faultsMax)
 		faults = append(faults[:faultsMax:faultsMax], last)
 	}
 	return faults

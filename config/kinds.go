@@ -69,8 +69,12 @@ func words[T comparable](later []string, table ...word[T]) kind[T] {
 	for i, w := range table {
 		names[i] = w.name
 	}
+	want := names[len(names)-1]
+	if len(names) > 1 {
+		want = strings.Join(names[:len(names)-1], ", ") + " or " + want
+	}
 	return kind[T]{
-		want:   strings.Join(names, ", "),
+		want:   want,
 		later:  later,
 		quoted: true,
 		parse: func(s string) (v T, ok bool) {
@@ -229,12 +233,8 @@ func size(low, high int) kind[int] {
 
 // listen is where a listener listens. A bare port means the loopback addresses of both families.
 func listen(optional bool) kind[[]netip.AddrPort] {
-	want := "a port or address:port"
-	if optional {
-		want += " or \"\""
-	}
 	return kind[[]netip.AddrPort]{
-		want:   want,
+		want:   "a port or address:port",
 		quoted: true,
 		parse: func(s string) ([]netip.AddrPort, bool) {
 			if s == "" {
@@ -302,7 +302,7 @@ var address = kind[netip.Addr]{
 
 // network is a CIDR. Bits behind the prefix are a typing error more often than not.
 var network = kind[netip.Prefix]{
-	want:   "a network such as 10.0.0.0/8, no bits set behind the prefix",
+	want:   "a network such as 10.0.0.0/8 without bits behind the prefix",
 	quoted: true,
 	text:   netip.Prefix.String,
 	parse: func(s string) (netip.Prefix, bool) {

@@ -7,7 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"spillway/discovery"
 )
@@ -31,7 +34,7 @@ func Load(file string) (*Config, []Fault) {
 	c, faults := parse(file, dir, data, readSecret)
 	if mode&otherWriters != 0 {
 		faults = sorted(append([]Fault{{File: file, Line: 1, Column: 1,
-			Message: fmt.Sprintf("expected a file that only its owner may write, got mode %04o", mode.Perm())}}, faults...))
+			Message: fmt.Sprintf("expected a file that only its owner may write, got mode %04o (chmod go-w)", mode.Perm())}}, faults...))
 	}
 	if len(faults) > 0 {
 		return nil, faults
@@ -56,7 +59,9 @@ func parse(file, dir string, data []byte, secret func(string) (string, error)) (
 	}
 	r := &reader{file: file, secret: secret, secrets: map[string]Secret{}}
 	schema(c, dir).read(r, "", root)
-	r.check(c, root)
+	if root.Kind == yaml.MappingNode {
+		r.check(c, root)
+	}
 	if len(r.faults) > 0 {
 		return nil, sorted(r.faults)
 	}
@@ -193,27 +198,16 @@ func Overlaps(l *List, others []*List) []Fault {
 	return sorted(out)
 }
 
-// finish completes services that were read: the name is a host, hosts and addresses stand once, and every service has a policy.
+// finish completes services that were read: the name is one of the hosts, and every service has a policy. Items stay where they are in
+// their lists, because what came from a reference is known by its place.
 func finish(services []discovery.Service, base discovery.Policy) {
 	for i := range services {
 		s := &services[i]
-		s.Hosts = once(append([]string{strings.ToLower(s.Name)}, s.Hosts...))
-		s.Addresses = once(s.Addresses)
+		if name := strings.ToLower(s.Name); !slices.Contains(s.Hosts, name) {
+			s.Hosts = append(s.Hosts, name)
+		}
 		if s.Policy == nil {
 			s.Policy = &base
 		}
 	}
-}
-
-// once leaves out what came before.
-func once[T comparable](items []T) []T {
-	seen := make(map[T]bool, len(items))
-	out := items[:0]
-	for _, v := range items {
-		if !seen[v] {
-			seen[v] = true
-			out = append(out, v)
-		}
-	}
-	return out
 }

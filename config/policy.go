@@ -129,12 +129,11 @@ func (e ejectionShape) read(r *reader, key string, n *yaml.Node) {
 	if len(r.faults) > before || e.to.Ejection <= e.to.EjectionMax {
 		return
 	}
-	at := "ejection_max"
+	at, want, other := "ejection_max", "at least ejection, ", e.to.Ejection
 	if !has(n, at) {
-		at = "ejection"
+		at, want, other = "ejection", "at most ejection_max, ", e.to.EjectionMax
 	}
-	r.fault(locate(n, at), join(key, at), "expected ejection_max of at least ejection, got "+
-		durationText(e.to.Ejection)+" and at most "+durationText(e.to.EjectionMax))
+	r.expected(locate(n, at), join(key, at), want+durationText(other))
 }
 
 // tierList is policy.locality.tiers: at least one level, the finest first.

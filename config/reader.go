@@ -25,8 +25,11 @@ type reader struct {
 	secrets map[string]Secret
 }
 
-// fault notes one fault at n.
+// fault notes one fault at n. A file of nothing but faults costs no more memory than faultsKeptMax of them.
 func (r *reader) fault(n *yaml.Node, key, message string) {
+	if len(r.faults) >= faultsKeptMax {
+		return
+	}
 	line, column := place(n)
 	r.faults = append(r.faults, Fault{File: r.file, Line: line, Column: column, Key: key, Message: message})
 }
@@ -182,6 +185,7 @@ type list[T any] struct {
 	item func(*T) shape // the shape of one item
 	from func() T       // an item before it is read; nil: the zero value
 	once func(T) any    // what must not repeat; nil: items may
+	key  []any          // where that stands below an item
 }
 
 func (l list[T]) read(r *reader, key string, n *yaml.Node) {
@@ -194,14 +198,14 @@ func (l list[T]) read(r *reader, key string, n *yaml.Node) {
 		if l.from != nil {
 			items[i] = l.from()
 		}
-		before := len(r.faults)
+		faults := len(r.faults)
 		at := key + "[" + strconv.Itoa(i) + "]"
 		l.item(&items[i]).read(r, at, c)
-		if l.once == nil || len(r.faults) > before {
+		if l.once == nil || len(r.faults) > faults {
 			continue
 		}
 		if j, again := seen[l.once(items[i])]; again {
-			r.fault(c, at, fmt.Sprintf("expected each of the %s once, this one stands in [%d] already", l.want, j))
+			r.fault(locate(c, l.key...), at+keyBelow(l.key), fmt.Sprintf("expected each once, this one stands in [%d] already", j))
 			continue
 		}
 		seen[l.once(items[i])] = i

@@ -35,10 +35,10 @@ func schema(c *Config, dir string) mapping {
 			{"level", scalar[string]{&c.Log.Level, oneOf("debug", "info", "warn", "error")}, ""},
 			{"format", scalar[string]{&c.Log.Format, oneOf("text", "json")}, ""},
 		}}, ""},
-		{"datacenters", list[string]{to: &c.Datacenters, want: "datacenters, each a mapping with name", once: itself[string], item: func(s *string) shape {
+		{"datacenters", list[string]{to: &c.Datacenters, want: "datacenters, each a mapping with name", once: itself[string], key: []any{"name"}, item: func(s *string) shape {
 			return mapping{"datacenters", []entry{{"name", scalar[string]{s, name("the name of a datacenter")}, "the name of a datacenter"}}}
 		}}, ""},
-		{"discovery", list[string]{to: &c.Files, want: "sources, each a mapping with file", once: itself[string], item: func(s *string) shape {
+		{"discovery", list[string]{to: &c.Files, want: "sources, each a mapping with file", once: itself[string], key: []any{"file", "path"}, item: func(s *string) shape {
 			return mapping{"discovery", []entry{{"file", mapping{"discovery.file", []entry{
 				{"path", scalar[string]{s, path(dir, "the path of a file", pathBytesMax)}, "the path of a file"},
 			}}, "a file"}}}
@@ -113,7 +113,7 @@ func inboundShape(in *Inbound) mapping {
 	return mapping{"inbound", []entry{
 		{"listen", listen(true).at(&in.Listen), ""},
 		{"ports", list[InPort]{to: &in.Ports, want: "ports, each a mapping of port, protocol",
-			once: func(p InPort) any { return p.Port },
+			once: func(p InPort) any { return p.Port }, key: []any{"port"},
 			item: func(p *InPort) shape {
 				return mapping{"inbound.ports", []entry{
 					{"port", port("a port", 1).at(&p.Port), "a port"},
@@ -138,7 +138,7 @@ func servicesShape(to *[]discovery.Service, base *discovery.Policy) shape {
 			{"addresses", list[netip.Addr]{to: &s.Addresses, want: "IP addresses",
 				item: func(a *netip.Addr) shape { return address.at(a) }}, ""},
 			{"ports", list[discovery.Port]{to: &s.Ports, want: "ports, each a mapping of port, protocol",
-				once: func(p discovery.Port) any { return p.Port }, item: servicePortShape}, ""},
+				once: func(p discovery.Port) any { return p.Port }, key: []any{"port"}, item: servicePortShape}, ""},
 			{"endpoints", list[discovery.Endpoint]{to: &s.Endpoints, want: "endpoints", from: func() discovery.Endpoint { return discovery.Endpoint{Weight: 1} },
 				item: endpointShape}, ""},
 			{"policy", override{&s.Policy, base}, ""},

@@ -3,6 +3,7 @@ package config
 import (
 	"reflect"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -10,7 +11,19 @@ import (
 )
 
 // shower renders a configuration along its schema.
-type shower struct{ secrets map[string]Secret }
+type shower struct {
+	secrets map[string]Secret // by key
+	values  map[string]Secret // by value in lower case: a name stands among the hosts too
+}
+
+// hidden is what stands for a text that came from a reference.
+func (s *shower) hidden(key, text string) (reference string, ok bool) {
+	secret, ok := s.secrets[key]
+	if !ok {
+		secret, ok = s.values[strings.ToLower(text)]
+	}
+	return secret.String(), ok
+}
 
 // Redacted is the configuration as it is in effect, for people: mappings, lists and single values. What came from a reference is
 // shown as the reference.
@@ -32,7 +45,11 @@ func (c *Config) RedactedYAML() []byte {
 }
 
 func (c *Config) shown() *yaml.Node {
-	return schema(c, "").show(&shower{secrets: c.secrets}, "")
+	s := &shower{secrets: c.secrets, values: map[string]Secret{}}
+	for _, secret := range c.secrets {
+		s.values[strings.ToLower(secret.Reveal())] = secret
+	}
+	return schema(c, "").show(s, "")
 }
 
 func (m mapping) show(s *shower, key string) *yaml.Node {
@@ -56,10 +73,11 @@ func (l list[T]) show(s *shower, key string) *yaml.Node {
 }
 
 func (k scalar[T]) show(s *shower, key string) *yaml.Node {
-	if secret, ok := s.secrets[key]; ok {
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: secret.String()}
+	text := k.kind.text(*k.to)
+	if reference, ok := s.hidden(key, text); ok {
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: reference}
 	}
-	n := &yaml.Node{Kind: yaml.ScalarNode, Value: k.kind.text(*k.to)}
+	n := &yaml.Node{Kind: yaml.ScalarNode, Value: text}
 	if k.kind.quoted {
 		n.Tag = "!!str" // the marshaller adds quotes where the text would be read as something else
 	}

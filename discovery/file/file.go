@@ -181,6 +181,7 @@ func (w *Watcher) read(f *watched) (changed bool, faults []config.Fault) {
 		l, faults = config.ParseList(f.path, data, w.base)
 	} else {
 		faults = []config.Fault{config.Unreadable(f.path, err)}
+		f.unread = true // the reason may go without a trace on the file
 	}
 	f.clash = false
 	if len(faults) == 0 {
