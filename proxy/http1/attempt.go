@@ -122,7 +122,7 @@ func (x *conn) moreHead() failure {
 var errSilent = errors.New("path silent")
 
 // readAnswer reads what comes next from the endpoint into ans. It parks until by; after watchAfter the client is watched meanwhile, and
-// with silentAfter over 0 an endpoint whose kernel has acknowledged nothing for that long is given up.
+// with silentAfter over 0 an endpoint whose kernel has not acknowledged the request for that long is given up.
 func (x *conn) readAnswer(by time.Time, silentAfter time.Duration) error {
 	now := time.Now()
 	if !x.help.running {
@@ -146,10 +146,11 @@ func (x *conn) readAnswer(by time.Time, silentAfter time.Duration) error {
 			by = later(by, time.Now().Add(2*x.ex.svc.Policy.IdleAfter))
 		} else if uploading {
 			uploading = false
-			by = time.Now().Add(x.ex.svc.Policy.Timeout)
+			by = time.Now().Add(x.ex.wait)
+			suspect = time.Now().Add(silentAfter)
 		}
 		until := by
-		if now = time.Now(); suspect.After(now) && suspect.Before(until) {
+		if now = time.Now(); !uploading && suspect.After(now) && suspect.Before(until) {
 			until = suspect
 		}
 		err := x.readOnce(until)
@@ -159,8 +160,8 @@ func (x *conn) readAnswer(by time.Time, silentAfter time.Duration) error {
 		if now = time.Now(); now.Before(until) {
 			continue // woken for another reason
 		}
-		if !suspect.IsZero() && !now.Before(suspect) {
-			if x.ex.up.Silent(silentAfter) && x.mayLeaveSilent() {
+		if !uploading && !suspect.IsZero() && !now.Before(suspect) {
+			if x.ex.up.Unacknowledged() && x.mayLeaveSilent() {
 				return errSilent
 			}
 			suspect = now.Add(silentAfter)

@@ -15,7 +15,8 @@ import (
 // exchange is the state of one request and its tries.
 type exchange struct {
 	start    time.Time
-	now      int64 // the table's clock at start, in nanoseconds
+	now      int64         // the table's clock at start, in nanoseconds
+	wait     time.Duration // for the head of the answer, over all tries
 	deadline time.Time
 	svc      *upstream.Service
 
@@ -100,11 +101,11 @@ func (x *conn) admit() *answer.Error {
 func (x *conn) serve() bool {
 	ex := &x.ex
 	policy := ex.svc.Policy
-	if policy.Timeout > 0 {
-		ex.deadline = ex.start.Add(policy.Timeout)
-	} else {
-		ex.deadline = ex.start.Add(noTimeout)
+	ex.wait = policy.Timeout
+	if ex.wait <= 0 {
+		ex.wait = noTimeout
 	}
+	ex.deadline = ex.start.Add(ex.wait)
 	ex.svc.Requested(ex.now)
 	ex.pick = ex.svc.Choose(ex.now, &x.src)
 	if ex.pick.Endpoint == nil {

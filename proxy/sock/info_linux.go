@@ -7,18 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ackSlack is how much earlier than asked a path counts as silent: the kernel counts in ticks.
-const ackSlack = 10 * time.Millisecond
-
-// Silent tells whether bytes that were sent have stayed unacknowledged while nothing was heard from the peer for at least d:
-// the path is dead as far as a sender can know (tcpi_unacked, tcpi_last_ack_recv of linux/tcp.h).
-func (c *Conn) Silent(d time.Duration) bool {
-	silent := false
+// Unacknowledged tells whether bytes that were sent are not acknowledged yet (tcpi_unacked of linux/tcp.h). When they stay so for the
+// time that a connect may take, the path is as dead as one on which a connect gets no answer. The time of the last acknowledgement is
+// no measure: a peer that hears nothing repeats its own last bytes, and each repetition counts as one.
+func (c *Conn) Unacknowledged() bool {
+	waiting := false
 	c.control(func(fd int) {
 		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
-		silent = err == nil && info.Unacked > 0 && time.Duration(info.Last_ack_recv)*time.Millisecond >= d-ackSlack
+		waiting = err == nil && info.Unacked > 0
 	})
-	return silent
+	return waiting
 }
 
 // Unsent is the number of bytes that the peer has not acknowledged yet.

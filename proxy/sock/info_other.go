@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Silent cannot be told on this system.
-func (c *Conn) Silent(time.Duration) bool { return false }
+// Unacknowledged cannot be told on this system.
+func (c *Conn) Unacknowledged() bool { return false }
 
 // Unsent cannot be told on this system.
 func (c *Conn) Unsent() int { return 0 }
