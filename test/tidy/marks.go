@@ -54,7 +54,7 @@ func links(t *Tree) []Finding {
 
 // globalCalls are functions that act on state of the whole process, and where they are at home.
 var globalCalls = map[string]string{
-	"os.Exit":                 "only cmd/* ends the process",
+	"os.Exit":                 "only commands end the process",
 	"slog.Default":            "loggers are passed in",
 	"slog.SetDefault":         "loggers are passed in",
 	"slog.Debug":              "loggers are passed in",
@@ -64,11 +64,11 @@ var globalCalls = map[string]string{
 	"os.Setenv":               "settings are passed in",
 	"http.Handle":             "no global state: make a ServeMux",
 	"http.HandleFunc":         "no global state: make a ServeMux",
-	"signal.Notify":           "only cmd/* listens to signals",
+	"signal.Notify":           "only commands listen to signals",
 	"prometheus.MustRegister": "metrics have their own registry",
 }
 
-// noGlobal finds init functions, and calls that act on state of the whole process outside cmd and tests.
+// noGlobal finds init functions, and calls that act on state of the whole process outside commands and tests.
 func noGlobal(t *Tree) []Finding {
 	var out []Finding
 	for _, f := range t.Go {
@@ -77,7 +77,7 @@ func noGlobal(t *Tree) []Finding {
 				out = append(out, Finding{"no-global", f.Path, f.Line(fn.Pos()), "init", "no init functions: do it where it is needed, with arguments"})
 			}
 		}
-		if f.Test() || f.Dir() == "cmd" || strings.HasPrefix(f.Dir(), "cmd/") {
+		if f.Test() || f.AST.Name.Name == "main" || strings.HasPrefix(f.Dir(), "cmd/") {
 			continue
 		}
 		ast.Inspect(f.AST, func(n ast.Node) bool {

@@ -83,7 +83,7 @@ var samples = map[string][]sample{
 	"no-global": {
 		{"init", "p/a.go", "package p\nfunc init() {}\n", "no init functions"},
 		{"a method of that name", "p/a.go", "package p\nfunc (t T) init() {}\n", ""},
-		{"exit in a room", "config/a.go", "package config\nimport \"os\"\nfunc f() { os.Exit(1) }\n", "only cmd/* ends the process"},
+		{"exit in a room", "config/a.go", "package config\nimport \"os\"\nfunc f() { os.Exit(1) }\n", "only commands end the process"},
 		{"exit in a command", "cmd/spillway/a.go", "package main\nimport \"os\"\nfunc f() { os.Exit(1) }\n", ""},
 		{"the default logger", "proxy/http1/a.go", "package http1\nimport \"log/slog\"\nfunc f() { slog.Info(\"\") }\n", "loggers are passed in"},
 	},
@@ -94,7 +94,7 @@ var samples = map[string][]sample{
 		{"in a field", "p/a.go", "package p\ntype T struct{ OldSite int }\n", "name OldSite"},
 		{"in a message", "p/a.go", "package p\nvar x = \"no healthy node left\"\n", "message: \"node\""},
 		{"as a key", "p/a.go", "package p\nvar x = \"node\"\n", ""},
-		{"in another meaning", "p/a.go", "package p\n// f is, for instance, inlined at the call site; node.id names the proxy.\nfunc f() {}\n", ""},
+		{"in another meaning", "p/a.go", "package p\n// f is, for instance, inlined at the call site of a cross-site fetch; node.id names the proxy.\nfunc f() {}\n", ""},
 		{"keys of a configuration", "p/a.go", "package p\nvar x = `node: {id: a}\npriority: 0`\n", ""},
 		{"a foreign name", "p/a.go", "package p\nvar x = yaml.Node{}\n", ""},
 		{"overflow as a code", "p/a.go", "package p\n// overflow is answered when the bulkhead is full.\nvar overflow int\n", ""},
@@ -118,6 +118,8 @@ var samples = map[string][]sample{
 	"sleep": {
 		{"bare", "p/a_test.go", "package p\nimport \"time\"\nfunc f() {\ntime.Sleep(1)\n}\n", "no synchronisation"},
 		{"explained", "p/a_test.go", "package p\nimport \"time\"\nfunc f() {\ntime.Sleep(1) // the endpoint is slow\n}\n", ""},
+		{"between two looks", "p/a_test.go", "package p\nimport \"time\"\nfunc f() {\nfor !there() {\ntime.Sleep(1)\n}\n}\n", ""},
+		{"in a loop that looks at nothing", "p/a_test.go", "package p\nimport \"time\"\nfunc f() {\nfor range 3 {\ntime.Sleep(1)\n}\n}\n", "no synchronisation"},
 		{"in a bubble", "p/a_test.go", "package p\nimport (\n\"testing/synctest\"\n\"time\"\n)\nfunc f() {\ntime.Sleep(1)\n}\n", ""},
 		{"outside tests it is somebody's decision", "p/a.go", "package p\nimport \"time\"\nfunc f() {\ntime.Sleep(1)\n}\n", ""},
 	},

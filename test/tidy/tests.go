@@ -101,7 +101,8 @@ func withParams(names map[string]bool, typ *ast.FuncType) map[string]bool {
 	return out
 }
 
-// sleeps finds sleeps in tests that do not say what they stand for. In a bubble of testing/synctest sleeping takes no time.
+// sleeps finds sleeps in tests that do not say what they stand for. A loop with a condition waits for an event by looking, and in a
+// bubble of testing/synctest sleeping takes no time.
 func sleeps(t *Tree) []Finding {
 	var out []Finding
 	for _, f := range t.Go {
@@ -112,6 +113,7 @@ func sleeps(t *Tree) []Finding {
 		for _, group := range f.AST.Comments {
 			said[f.Line(group.End())] = true
 		}
+		polls := pollLines(f)
 		ast.Inspect(f.AST, func(n ast.Node) bool {
 			sel, ok := n.(*ast.SelectorExpr)
 			if !ok {
@@ -122,7 +124,7 @@ func sleeps(t *Tree) []Finding {
 				return true
 			}
 			line := f.Line(sel.Pos())
-			if !said[line] && !said[line-1] {
+			if !said[line] && !said[line-1] && !polls[line] {
 				out = append(out, Finding{"sleep", f.Path, line, "time.Sleep",
 					"a sleep is no synchronisation: wait for the event, or say beside it what the time stands for (a slow endpoint, a stated bound)"})
 			}
@@ -130,4 +132,23 @@ func sleeps(t *Tree) []Finding {
 		})
 	}
 	return out
+}
+
+// pollLines are the lines of loops that go on until a condition holds: for cond { ... }, without a counter.
+func pollLines(f *File) map[int]bool {
+	lines := map[int]bool{}
+	ast.Inspect(f.AST, func(n ast.Node) bool {
+		loop, ok := n.(*ast.ForStmt)
+		if !ok || loop.Cond == nil {
+			return true
+		}
+		if _, counts := loop.Post.(*ast.IncDecStmt); counts {
+			return true
+		}
+		for i := f.Line(loop.Pos()); i <= f.Line(loop.End()); i++ {
+			lines[i] = true
+		}
+		return true
+	})
+	return lines
 }

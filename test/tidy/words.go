@@ -40,7 +40,7 @@ var uncheckedWords = map[string]string{
 }
 
 // harmless phrases hold one of the words in another meaning, or are keys of the configuration.
-var harmless = regexp.MustCompile(`(?i)\bfor instance\b|\bcall sites?\b|\b(node|priority):|\bnode\.(id|service|locality|threads|datacenter_level)\b`)
+var harmless = regexp.MustCompile(`(?i)\bfor instance\b|\bcall sites?\b|\b(cross|same)-site\b|\b(node|priority):|\bnode\.(id|service|locality|threads|datacenter_level)\b`)
 
 // wordFaults says which unwanted words a text holds, each with what to use.
 func wordFaults(text string) []wrong {
