@@ -91,7 +91,7 @@ func New(cfg Config, tools Tools) (*Proxy, error) {
 	p := &Proxy{cfg: cfg, tools: tools}
 	p.table = upstream.New(cfg.Place, cfg.Listed, clock, tools.Metrics)
 	p.checks = check.New(p.table, p.table, clock, cfg.Policy.Health.ChecksPerSecMax, tools.Metrics.ChecksStretched, tools.Log)
-	p.table.OnKick(p.checks.Kick)
+	p.table.SetChecker(p.checks)
 	p.tcpIn = &tcp.Server{Table: p.table, HalfClose: cfg.Limits.HalfClose, Log: tools.Log}
 	p.tcpOut = &tcp.Server{Table: p.table, HalfClose: cfg.Limits.HalfClose, Log: tools.Log}
 	if err := p.openAll(); err != nil {

@@ -8,7 +8,9 @@ import "time"
 func (c *Conn) SetReadDeadline(t time.Time) {
 	c.mu.Lock()
 	c.readTo = t
-	_ = c.tcp.SetReadDeadline(t)
+	if !c.trying {
+		_ = c.tcp.SetReadDeadline(t)
+	}
 	c.mu.Unlock()
 }
 

@@ -22,6 +22,7 @@ type Conn struct {
 	mu     sync.Mutex // guards the fields below; never held over a wait of a caller
 	held   bool
 	gone   bool // detached
+	trying bool // a read with tryWait for a deadline is under way
 	byte0  byte
 	ended  error // what a peek met: returned by the next read
 	readTo time.Time
@@ -112,16 +113,13 @@ func (c *Conn) tryRead(b []byte) (int, error) {
 		return n, err
 	}
 	c.mu.Lock()
-	want := c.readTo
+	c.trying = true // a deadline that is set meanwhile is put into force at the end
 	_ = c.tcp.SetReadDeadline(time.Now().Add(tryWait))
 	c.mu.Unlock()
 	n, err := c.tcp.Read(b[:min(len(b), CallMax)])
 	c.mu.Lock()
-	if c.readTo.Equal(want) {
-		_ = c.tcp.SetReadDeadline(want)
-	} else {
-		_ = c.tcp.SetReadDeadline(c.readTo)
-	}
+	c.trying = false
+	_ = c.tcp.SetReadDeadline(c.readTo)
 	c.mu.Unlock()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, ErrWouldBlock

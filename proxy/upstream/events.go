@@ -54,11 +54,8 @@ func (e *Endpoint) Failed(now int64) {
 func (e *Endpoint) Refused(now int64) {
 	k := e.core
 	k.mu.Lock()
-	e.refused.Store(true)
-	changed := e.health.OnRefused(now, k.rng)
-	if e.downs.OnRefused(now, e.ID) {
-		changed = true
-	}
+	changed := e.refusedNow(now)
+	changed = e.health.OnRefused(now, k.rng) || changed
 	if changed {
 		k.current.recompute(now)
 	}
@@ -67,6 +64,15 @@ func (e *Endpoint) Refused(now int64) {
 		k.table.relist()
 		e.Queue.CloseIdle(false)
 	}
+}
+
+// refusedNow tells the tier. An endpoint that has long been refused says nothing new about it: the probes of two dead endpoints that
+// happen to fall into one second must not take the others with them. core.mu is held.
+func (e *Endpoint) refusedNow(now int64) bool {
+	if was := e.refused.Swap(true); was && !e.downs.Down() {
+		return false
+	}
+	return e.downs.OnRefused(now, e.ID)
 }
 
 // Leaving tells that the sidecar in front of the endpoint said that it is draining: it is out until a check finds it well or the
@@ -114,12 +120,13 @@ func (t *Table) OnCheck(id uint64, r health.Result) {
 	changed := e.health.OnCheck(now, e.healthConfig(), r)
 	switch r {
 	case health.Refused:
-		e.refused.Store(true)
-		changed = e.downs.OnRefused(now, e.ID) || changed
+		changed = e.refusedNow(now) || changed
 	case health.Good:
 		if e.refused.Swap(false) {
 			changed = e.health.OnConnected(now) || changed
 		}
+		changed = e.downs.OnConnected(now) || changed
+	case health.Draining: // it answered
 		changed = e.downs.OnConnected(now) || changed
 	}
 	if changed {
@@ -155,7 +162,28 @@ func (s *Service) touch(now int64) {
 	if last := s.core.called.Load(); last != second {
 		s.core.called.Store(second)
 		if last == 0 || second-last > int64(checkedFor/time.Second) {
-			s.core.table.relist()
+			s.checkAgain(now)
 		}
 	}
+}
+
+// checkAgain takes up the active checks of a service that nobody had called for a while: what they said before is forgotten.
+func (s *Service) checkAgain(now int64) {
+	k := s.core
+	k.mu.Lock()
+	if k.current.checks() && !k.table.listed[s.Name] {
+		for _, e := range k.current.endpoints {
+			e.health.SetCheck(false)
+			e.health.SetCheck(true)
+		}
+		k.current.recompute(now)
+	}
+	k.mu.Unlock()
+	k.table.relist()
+}
+
+// checks tells whether active checks are configured.
+func (s *Service) checks() bool {
+	a := &s.Policy.Health.Active
+	return a.Path != "" || a.TCP
 }

@@ -33,7 +33,7 @@ type Table struct {
 	listed   map[string]bool // outbound.services: checked also when nobody calls them
 	clock    func() int64    // monotonic nanoseconds
 	metrics  *metric.Metrics
-	kickFn   atomic.Pointer[func(uint64)]
+	checker  atomic.Pointer[Checker]
 	view     atomic.Pointer[View]
 	listings atomic.Uint64 // generation of CheckItems
 
@@ -59,16 +59,28 @@ func (t *Table) View() *View { return t.view.Load() }
 // Now is the table's clock, in nanoseconds.
 func (t *Table) Now() int64 { return t.clock() }
 
-// OnKick says who checks an endpoint at once.
-func (t *Table) OnKick(f func(id uint64)) { t.kickFn.Store(&f) }
+// Checker does the active checks: Kick checks one endpoint at once, Wake asks the table again what there is to check.
+type Checker interface {
+	Kick(id uint64)
+	Wake()
+}
+
+// SetChecker says who does the active checks.
+func (t *Table) SetChecker(c Checker) { t.checker.Store(&c) }
 
 func (t *Table) kick(id uint64) {
-	if f := t.kickFn.Load(); f != nil {
-		(*f)(id)
+	if c := t.checker.Load(); c != nil {
+		(*c).Kick(id)
 	}
 }
 
-func (t *Table) relist() { t.listings.Add(1) }
+// relist makes the checker see that what there is to check has changed.
+func (t *Table) relist() {
+	t.listings.Add(1)
+	if c := t.checker.Load(); c != nil {
+		(*c).Wake()
+	}
+}
 
 func (t *Table) byID(id uint64) *Endpoint {
 	s, ok := t.ids.Load(id)
@@ -196,8 +208,7 @@ func (t *Table) endpoint(k *core, s *Service, m *discovery.Endpoint) *Endpoint {
 		}
 		st.queue = &pool.Queue{Group: &e.Cluster.Group, Dial: e.Dial, UserTimeout: user}
 	}
-	a := s.Policy.Health.Active
-	st.health.SetCheck(a.Path != "" || a.TCP)
+	st.health.SetCheck(s.checks())
 	e.State, e.Queue = st, st.queue
 	return e
 }
@@ -278,15 +289,16 @@ func (t *Table) CheckItems(generation uint64) ([]check.Item, uint64) {
 	for _, s := range v.services {
 		a := s.Policy.Health.Active
 		called := s.core.called.Load()
-		on := (a.Path != "" || a.TCP) && (t.listed[s.Name] || called != 0 && second-called <= int64(checkedFor/time.Second))
+		on := s.checks() && (t.listed[s.Name] || called != 0 && second-called <= int64(checkedFor/time.Second))
 		if !on {
-			a = discovery.ActiveCheck{}
+			a.Path, a.TCP = "", false // its times still hold for probes
 		}
 		s.core.mu.Lock()
 		for _, e := range s.endpoints {
 			it := check.Item{ID: e.ID, Dial: e.Dial, Host: s.Name, Check: a, Cross: e.Cluster.Cross, ProbeDue: e.health.ProbeDue()}
-			if it.ProbeDue == 0 {
-				it.ProbeDue = e.downs.ProbeDue() // a tier that is down comes back by any of its endpoints
+			// A tier that is down comes back by any of its endpoints.
+			if due := e.downs.ProbeDue(); due != 0 && (it.ProbeDue == 0 || due < it.ProbeDue) {
+				it.ProbeDue = due
 			}
 			if e.Sidecar {
 				it.Target = e.Address

@@ -134,6 +134,41 @@ func TestTierDownAndBack(t *testing.T) {
 	}
 }
 
+// Two endpoints that have been dead for long are probed in the same second: that is no news about the others.
+func TestProbesOfTheDeadTakeNoTierDown(t *testing.T) {
+	w := newWorld(t)
+	w.apply(discovery.Service{Name: "pay", Endpoints: append(four(zoneA, 1), four(far, 11)...)})
+	s := w.service("pay")
+	w.endpoint(s, 1).Refused(w.now)
+	w.now += int64(5 * time.Second)
+	w.endpoint(s, 2).Refused(w.now)
+	w.now += int64(5 * time.Second)
+	w.OnProbe(w.endpoint(s, 1).ID, false)
+	w.OnProbe(w.endpoint(s, 2).ID, false)
+	w.OnCheck(w.endpoint(s, 1).ID, health.Refused)
+	if got := w.shares(s, 1000); got["dc1"] < 690 {
+		t.Fatalf("%v", got)
+	}
+}
+
+// When the last tier is down, those of its endpoints that did not refuse are still tried.
+func TestTheLastTierIsTriedToItsEnd(t *testing.T) {
+	w := newWorld(t)
+	w.apply(discovery.Service{Name: "pay", Endpoints: four(zoneA, 1)})
+	s := w.service("pay")
+	w.endpoint(s, 1).Refused(w.now)
+	w.endpoint(s, 2).Refused(w.now + 1)
+	src := NewSource(1, 2)
+	if p := s.Choose(w.now, &src); p.Endpoint == nil || p.Endpoint == w.endpoint(s, 1) || p.Endpoint == w.endpoint(s, 2) {
+		t.Fatalf("%+v", p)
+	}
+	w.endpoint(s, 3).Refused(w.now + 2)
+	w.endpoint(s, 4).Refused(w.now + 3)
+	if p := s.Choose(w.now, &src); p.Endpoint != nil {
+		t.Fatal("all four have just refused: that is told at once")
+	}
+}
+
 func TestAnotherStaysInItsTierThenLeaves(t *testing.T) {
 	w := newWorld(t)
 	w.apply(discovery.Service{Name: "pay", Endpoints: []discovery.Endpoint{at(1, zoneA), at(2, zoneA), at(11, far)}})
