@@ -54,14 +54,18 @@ func (e *Endpoint) Failed(now int64) {
 func (e *Endpoint) Refused(now int64) {
 	k := e.core
 	k.mu.Lock()
+	due := e.health.ProbeDue()
 	changed := e.refusedNow(now)
 	changed = e.health.OnRefused(now, k.rng) || changed
 	if changed {
 		k.current.recompute(now)
 	}
+	due -= e.health.ProbeDue()
 	k.mu.Unlock()
-	if changed {
+	if changed || due != 0 {
 		k.table.relist()
+	}
+	if changed {
 		e.Queue.CloseIdle(false)
 	}
 }
