@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -115,8 +116,12 @@ func TestRollingRestart(t *testing.T) {
 		eps = append(eps, at(app.addr, "dc1", "sidecar: 15006"))
 	}
 	s := startSidecar(t, setup{trusted: true, services: service("pay", "", eps...)})
-	l := startLoad(s.outbound(), "pay", 500, "GET", "POST")
-	eventually(t, waitMax, "500 requests", func() bool { return l.sofar() >= 500 })
+	rate := 500
+	if os.Getenv("SPILLWAY_RACE") == "1" {
+		rate = 100 // five instrumented processes are slower than the load
+	}
+	l := startLoad(s.outbound(), "pay", rate, "GET", "POST")
+	eventually(t, waitMax, "a second of requests", func() bool { return l.sofar() >= rate })
 	for i, car := range cars {
 		car.signal(syscall.SIGTERM)
 		if code := car.waitExit(t, waitMax); code != 0 {
