@@ -41,7 +41,7 @@ func sorted(faults []Fault) []Fault {
 	})
 	if len(faults) > faultsMax {
 		last := faults[faultsMax]
-		last.Key, last.Message = "", fmt.Sprintf("more faults are not listed: %d or more from here on", len(faults)-faultsMax)
+		last.Key, last.Message = "", fmt.Sprintf("%d or more further faults from here on are not listed", len(faults)-faultsMax)
 		faults = append(faults[:faultsMax:faultsMax], last)
 	}
 	return faults

@@ -210,7 +210,9 @@ func (l list[T]) read(r *reader, key string, n *yaml.Node) {
 		}
 		seen[l.once(items[i])] = i
 	}
-	*l.to = items
+	if *l.to = items; len(items) == 0 {
+		*l.to = nil // an empty list and none are one thing
+	}
 }
 
 // inner is the shape of an item, for whoever walks the schema.
