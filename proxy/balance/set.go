@@ -40,6 +40,9 @@ type Set struct {
 	scratch  []float64
 }
 
+// WeightMax is the greatest weight that counts; a greater one counts as this.
+const WeightMax = 1 << 30
+
 // NewSet makes the set of loads with their weights; a weight under 1 counts as 1, and nil means that all are equal. The round robins go
 // on from cursor; others need none. NewSet keeps loads.
 func NewSet(m discovery.BalanceMethod, loads []*Load, weights []int, cursor *Cursor) *Set {
@@ -71,7 +74,7 @@ func (s *Set) weigh(weights []int) {
 	s.ease = make([]float64, len(weights))
 	sum := uint64(0)
 	for i, w := range weights {
-		s.weights[i] = max(1, w)
+		s.weights[i] = min(max(1, w), WeightMax)
 		sum += uint64(s.weights[i])
 		s.cum[i] = sum
 	}
