@@ -55,7 +55,11 @@ var host = kind[string]{
 	quoted: true,
 	text:   same,
 	parse: func(s string) (string, bool) {
-		if a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")); err == nil && a.Zone() == "" {
+		literal := s
+		if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") && strings.Contains(s, ":") {
+			literal = s[1 : len(s)-1]
+		}
+		if a, err := netip.ParseAddr(literal); err == nil && a.Zone() == "" {
 			return a.String(), true
 		}
 		s = strings.TrimSuffix(strings.ToLower(s), ".")
