@@ -3,10 +3,11 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -16,13 +17,13 @@ import (
 	"time"
 )
 
-// The ports of the bench on loopback. The endpoint answers on all addresses, so that every service has addresses of its own.
+// The ports of the bench, on a loopback address of its own, so that two runs do not meet. The endpoint answers on all addresses with
+// a free port, so that every service has addresses of its own.
 const (
-	endpointPort = 21080
-	spillwayPort = 21001
-	metricsPort  = 21020
-	haproxyPort  = 21002
-	nginxPort    = 21003
+	spillwayPort = 15001
+	metricsPort  = 15020
+	haproxyPort  = 15002
+	nginxPort    = 15003
 )
 
 // services and endpoints are the size of the bench's configuration; the load goes to the first service.
@@ -53,10 +54,20 @@ type bench struct {
 	dir       string
 	processes processes
 	proxies   []*proxy // the sidecar first
+	ip        netip.Addr
+	endpoint  uint16 // port
 }
 
-func loopback(port uint16) netip.AddrPort {
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)
+func (b *bench) at(port uint16) netip.AddrPort { return netip.AddrPortFrom(b.ip, port) }
+
+// freePort is a port that nobody uses on any address.
+func freePort() (uint16, error) {
+	l, err := net.Listen("tcp4", "0.0.0.0:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer l.Close()
+	return netip.MustParseAddrPort(l.Addr().String()).Port(), nil
 }
 
 // start starts the endpoint and every proxy there is.
@@ -65,10 +76,14 @@ func (b *bench) start() error {
 	if err != nil {
 		return err
 	}
-	if _, err := b.launch(restCPU, "endpoint", loopback(endpointPort), self(), "endpoint", fmt.Sprint(endpointPort)); err != nil {
+	b.ip = netip.AddrFrom4([4]byte{127, byte(16 + os.Getpid()%224), byte(os.Getpid() >> 8), 1})
+	if b.endpoint, err = freePort(); err != nil {
 		return err
 	}
-	files := map[string]string{"spillway.yaml": spillwayConfig(b.dir), "haproxy.cfg": haproxyConfig(), "nginx.conf": nginxConfig(b.dir)}
+	if _, err := b.launch(restCPU, "endpoint", b.at(b.endpoint), self(), "endpoint", fmt.Sprint(b.endpoint)); err != nil {
+		return err
+	}
+	files := map[string]string{"spillway.yaml": b.spillwayConfig(), "haproxy.cfg": b.haproxyConfig(), "nginx.conf": b.nginxConfig()}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(b.dir, name), []byte(text), 0o600); err != nil {
 			return err
@@ -89,18 +104,22 @@ func (b *bench) start() error {
 			fmt.Printf("%s is not installed: left out\n", c.name)
 			continue
 		}
-		p, err := b.launch(proxyCPU, c.name, loopback(c.port), c.args...)
+		p, err := b.launch(proxyCPU, c.name, b.at(c.port), c.args...)
 		if err != nil {
 			return err
 		}
-		b.proxies = append(b.proxies, &proxy{process: p, addr: loopback(c.port)})
+		b.proxies = append(b.proxies, &proxy{process: p, addr: b.at(c.port)})
 	}
 	return nil
 }
 
 // launch starts a process and waits until it accepts connections.
 func (b *bench) launch(cpu int, name string, addr netip.AddrPort, args ...string) (*process, error) {
-	p, err := b.processes.startOn(cpu, name, command(args[0], args[1:]...), nil)
+	if c, err := net.Dial("tcp4", addr.String()); err == nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("%s: somebody else listens on %v", name, addr)
+	}
+	p, err := b.processes.startOn(cpu, name, command(args[0], args[1:]...))
 	if err != nil {
 		return nil, err
 	}
@@ -118,26 +137,67 @@ func (b *bench) launch(cpu int, name string, addr netip.AddrPort, args ...string
 	}
 }
 
-// load runs one load in a process of its own.
-func (b *bench) load(o order) (figures, error) {
+// session is a load in a process of its own, with its connections open.
+type session struct {
+	*process
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// open starts a load and waits until its connections are warm.
+func (b *bench) open(o order) (*session, error) {
 	arg, err := json.Marshal(o)
 	if err != nil {
-		return figures{}, err
+		return nil, err
 	}
-	var out bytes.Buffer
-	p, err := b.processes.startOn(restCPU, "load", command(self(), "load", string(arg)), &out)
+	cmd := command(self(), "load", string(arg))
+	in, err := cmd.StdinPipe()
 	if err != nil {
-		return figures{}, err
+		return nil, err
 	}
-	<-p.done
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p, err := b.processes.startOn(restCPU, "load", cmd)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{process: p, in: in, out: bufio.NewReader(out)}
+	if line, err := s.out.ReadString('\n'); err != nil || line != "ready\n" {
+		return nil, s.broken()
+	}
+	return s, nil
+}
+
+// run lets the load carry its order out once.
+func (s *session) run() (figures, error) {
 	var f figures
-	if err := json.Unmarshal(out.Bytes(), &f); err != nil {
-		return f, fmt.Errorf("the load failed: %s", p.errs.Bytes())
+	if _, err := fmt.Fprintln(s.in); err != nil {
+		return f, s.broken()
+	}
+	line, err := s.out.ReadBytes('\n')
+	if err != nil {
+		return f, s.broken()
+	}
+	if err := json.Unmarshal(line, &f); err != nil {
+		return f, err
 	}
 	if f.Failed > 0 {
 		return f, fmt.Errorf("%d of %d answers were not 200", f.Failed, f.Done)
 	}
 	return f, nil
+}
+
+// close ends the load and its connections.
+func (s *session) close() {
+	_ = s.in.Close()
+	<-s.done
+}
+
+func (s *session) broken() error {
+	<-s.done
+	return fmt.Errorf("the load failed: %s", s.errs.Bytes())
 }
 
 // round is one measured stretch of one proxy.
@@ -148,11 +208,16 @@ type round struct {
 }
 
 func (b *bench) round(p *proxy, j job) (round, error) {
+	load, err := b.open(order{Addr: p.addr, Host: "service-0", Path: j.path, Connections: connections, Rate: j.rate, Span: b.plan.span})
+	if err != nil {
+		return round{}, fmt.Errorf("%s: %w", p.name, err)
+	}
+	defer load.close()
 	before, err := p.cpu()
 	if err != nil {
 		return round{}, err
 	}
-	f, err := b.load(order{Addr: p.addr, Host: "service-0", Path: j.path, Connections: connections, Rate: j.rate, Span: b.plan.span})
+	f, err := load.run()
 	if err != nil {
 		return round{}, fmt.Errorf("%s: %w", p.name, err)
 	}
@@ -213,31 +278,31 @@ func spread(all []round) (low, most time.Duration) {
 }
 
 // spillwayConfig has 50 services with four endpoints each, half of them in another datacenter, active checks and metrics.
-func spillwayConfig(dir string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, `node: {id: bench, locality: {region: dc1, zone: dc1-a}}
-outbound: {listen: "127.0.0.1:%d", capture: explicit, services: [service-0]}
-inbound: {listen: "127.0.0.1:21006"}
-admin: {listen: "127.0.0.1:21000", socket: %s/admin.sock}
-metrics: {listen: "127.0.0.1:%d"}
-ready: {listen: "127.0.0.1:21021"}
+func (b *bench) spillwayConfig() string {
+	var y strings.Builder
+	fmt.Fprintf(&y, `node: {id: bench, locality: {region: dc1, zone: dc1-a}}
+outbound: {listen: "%s", capture: explicit, services: [service-0]}
+inbound: {listen: "%s"}
+admin: {listen: "%s", socket: %s/admin.sock}
+metrics: {listen: "%s"}
+ready: {listen: "%s"}
 log: {level: warn}
 datacenters: [{name: dc1}, {name: dc2}]
 policy:
   health: {active: {path: /healthz}}
 services:
-`, spillwayPort, dir, metricsPort)
+`, b.at(spillwayPort), b.at(15006), b.at(15000), b.dir, b.at(metricsPort), b.at(15021))
 	for s := range services {
-		fmt.Fprintf(&b, "  - name: service-%d\n    endpoints:\n", s)
+		fmt.Fprintf(&y, "  - name: service-%d\n    endpoints:\n", s)
 		for e := range endpoints {
-			fmt.Fprintf(&b, "      - {address: \"127.1.%d.%d:%d\", locality: {region: dc%d, zone: dc%d-a}}\n", s, e+1, endpointPort, e/2+1, e/2+1)
+			fmt.Fprintf(&y, "      - {address: \"127.1.%d.%d:%d\", locality: {region: dc%d, zone: dc%d-a}}\n", s, e+1, b.endpoint, e/2+1, e/2+1)
 		}
 	}
-	return b.String()
+	return y.String()
 }
 
 // haproxyConfig is the fair counterpart: one thread, connections used again, checks, two servers to choose from.
-func haproxyConfig() string {
+func (b *bench) haproxyConfig() string {
 	return fmt.Sprintf(`global
   nbthread 1
   maxconn 4000
@@ -248,16 +313,16 @@ defaults
   timeout server 15s
   http-reuse always
 listen bench
-  bind 127.0.0.1:%d
+  bind %s
   balance random(2)
   option httpchk GET /healthz
   server a 127.1.0.1:%d check inter 1s
   server b 127.1.0.2:%d check inter 1s
-`, haproxyPort, endpointPort, endpointPort)
+`, b.at(haproxyPort), b.endpoint, b.endpoint)
 }
 
 // nginxConfig has one worker without a master, and connections kept to the same two addresses.
-func nginxConfig(dir string) string {
+func (b *bench) nginxConfig() string {
 	return fmt.Sprintf(`worker_processes 1;
 daemon off;
 master_process off;
@@ -270,9 +335,9 @@ http {
   upstream bench { server 127.1.0.1:%d; server 127.1.0.2:%d; keepalive 128; keepalive_requests 1000000000; }
   client_body_temp_path %s; proxy_temp_path %s; fastcgi_temp_path %s; uwsgi_temp_path %s; scgi_temp_path %s;
   server {
-    listen 127.0.0.1:%d;
+    listen %s;
     location / { proxy_pass http://bench; proxy_http_version 1.1; proxy_set_header Connection ""; }
   }
 }
-`, dir, dir, endpointPort, endpointPort, dir, dir, dir, dir, dir, nginxPort)
+`, b.dir, b.dir, b.endpoint, b.endpoint, b.dir, b.dir, b.dir, b.dir, b.dir, b.at(nginxPort))
 }

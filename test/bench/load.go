@@ -3,10 +3,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"slices"
@@ -16,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// order is what a load is to do.
+// order is what a load is to do each time it is told to go on.
 type order struct {
 	Addr        netip.AddrPort
 	Host, Path  string
@@ -56,31 +58,67 @@ type loadConn struct {
 	busy  bool
 }
 
-// runLoad carries the order out.
-func runLoad(o order) (figures, error) {
+// warmRequests go over every connection before anything is measured.
+const warmRequests = 10
+
+// runLoad opens the connections and warms them up, says "ready", and then carries the order out once for every line that comes in.
+// Connections stay open until the end of input: what opening and closing them costs the proxy is not part of any figure.
+func runLoad(o order, in io.Reader, out io.Writer) error {
+	warm := o
+	warm.Rate, warm.Span, warm.Count = 0, 0, warmRequests*o.Connections
+	g, err := newLoad(warm)
+	if err == nil {
+		_, err = g.once()
+	}
+	if err != nil {
+		return err
+	}
+	g.o = o
+	fmt.Fprintln(out, "ready")
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		f, err := g.once()
+		if err != nil {
+			return err
+		}
+		if err := json.NewEncoder(out).Encode(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newLoad(o order) (*loadLoop, error) {
 	l, err := newLoop()
 	if err != nil {
-		return figures{}, err
+		return nil, err
 	}
 	g := &loadLoop{loop: l, o: o, conns: map[int]*loadConn{}, buf: make([]byte, 64<<10)}
 	g.request = fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: bench/1\r\nAccept: */*\r\nX-Request-Id: 0123456789abcdef\r\n\r\n", o.Path, o.Host)
 	for range o.Connections {
 		fd, err := dial(o.Addr)
 		if err != nil {
-			return figures{}, err
+			return nil, err
 		}
 		c := &loadConn{fd: fd}
 		g.conns[fd] = c
 		g.free = append(g.free, c)
 		if err := g.add(fd); err != nil {
-			return figures{}, err
+			return nil, err
 		}
 	}
+	return g, nil
+}
+
+// once carries the order out.
+func (g *loadLoop) once() (figures, error) {
+	g.sent, g.owed, g.took, g.f = 0, 0, g.took[:0], figures{}
 	timer := -1
-	if o.Rate > 0 {
+	if g.o.Rate > 0 {
+		var err error
 		if timer, err = g.timer(); err != nil {
 			return figures{}, err
 		}
+		defer unix.Close(timer)
 	}
 	start := time.Now()
 	if err := g.run(start, timer); err != nil {
@@ -228,12 +266,8 @@ func role(name string, args []string) int {
 		}
 	case "load":
 		var o order
-		var f figures
 		if err = json.Unmarshal([]byte(args[0]), &o); err == nil {
-			f, err = runLoad(o)
-		}
-		if err == nil {
-			err = json.NewEncoder(os.Stdout).Encode(f)
+			err = runLoad(o, os.Stdin, os.Stdout)
 		}
 	}
 	if err != nil {

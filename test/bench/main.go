@@ -44,7 +44,7 @@ func program(args []string) int {
 	if len(args) > 1 && (args[0] == "endpoint" || args[0] == "load") {
 		return role(args[0], args[1:])
 	}
-	p := plan{rounds: 5, span: 3 * time.Second, count: 200_000}
+	p := plan{rounds: 5, span: 3 * time.Second, count: 500_000}
 	short := flag.Bool("short", false, "fewer and shorter rounds")
 	flag.StringVar(&p.binary, "binary", "", "the spillway to measure; built from ./cmd/spillway if empty")
 	flag.StringVar(&p.only, "job", "", "measure only this job")
@@ -54,6 +54,7 @@ func program(args []string) int {
 	}
 	if *short {
 		p.rounds, p.span = min(p.rounds, 2), time.Second
+		p.count = 200_000
 	}
 	return run(p)
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -37,9 +36,9 @@ func command(name string, args ...string) *exec.Cmd {
 }
 
 // startOn starts the command bound to one CPU (modulo their number). The binding is inherited by all threads it will have.
-func (ps *processes) startOn(cpu int, name string, cmd *exec.Cmd, out io.Writer) (*process, error) {
+func (ps *processes) startOn(cpu int, name string, cmd *exec.Cmd) (*process, error) {
 	p := &process{name: name, cmd: cmd, done: make(chan struct{})}
-	cmd.Stderr, cmd.Stdout = &p.errs, out
+	cmd.Stderr = &p.errs
 	started := make(chan error)
 	go func() {
 		// The thread keeps its binding and is not unlocked, so that it ends with this goroutine. Pdeathsig is about the thread that
