@@ -48,9 +48,11 @@ modules: ## go.mod and go.sum are complete and what was downloaded is what they 
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 
-race: ## the packages under the race detector, with and without stdnet (needs a C compiler)
+race: ## packages and whole processes under the race detector, with and without stdnet (needs a C compiler)
 	$(GO) test -race $(PACKAGES)
+	SPILLWAY_RACE=1 $(GO) test -count=1 ./test/e2e/...
 	$(GO) test -race -tags stdnet $(PACKAGES)
+	SPILLWAY_RACE=1 SPILLWAY_TAGS=stdnet $(GO) test -count=1 -tags stdnet ./test/e2e/...
 
 benchmarks: ## every benchmark once, so that none can rot
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
