@@ -31,7 +31,7 @@ func rawEndpoint(t testing.TB, answer string, pause time.Duration) discovery.End
 					if _, err := c.Read(b); err != nil {
 						return
 					}
-					time.Sleep(pause)
+					time.Sleep(pause) // the endpoint works that long
 					if _, err := c.Write(bytes); err != nil {
 						return
 					}

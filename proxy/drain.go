@@ -51,23 +51,34 @@ func (p *Proxy) Drain(ctx context.Context) {
 	for _, s := range p.servers {
 		s.Drain(http1.Closing)
 	}
+	p.untilQuiet(ctx)
+	for _, l := range p.outL {
+		l.Close()
+	}
+	p.untilQuiet(ctx) // what was accepted in the last moment is served too
+	p.tools.Log.Info("drained", "cut", p.active())
+	p.Close()
+}
+
+// untilQuiet waits until no connection of a peer or an application is left, or ctx ends.
+func (p *Proxy) untilQuiet(ctx context.Context) {
 	tick := time.NewTicker(drainPoll)
 	defer tick.Stop()
-	for p.openCount() > 0 && ctx.Err() == nil {
+	for p.active() > 0 && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
 		}
 	}
-	p.tools.Log.Info("drained", "cut", p.openCount())
-	p.Close()
 }
 
-// openCount is the number of connections of peers and applications.
-func (p *Proxy) openCount() int {
-	n := p.tcpIn.Open() + p.tcpOut.Open()
-	for _, s := range p.servers {
-		n += s.Open()
+// active is the number of connections of peers and applications.
+func (p *Proxy) active() (n int64) {
+	for _, l := range p.inL {
+		n += l.Active()
+	}
+	for _, l := range p.outL {
+		n += l.Active()
 	}
 	return n
 }

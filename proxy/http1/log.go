@@ -3,7 +3,6 @@ package http1
 import (
 	"time"
 
-	"spillway/proxy/head"
 	"spillway/telemetry/accesslog"
 )
 
@@ -14,7 +13,7 @@ func logRecord(x *conn, took time.Duration) accesslog.Record {
 		BytesIn: ex.bytesIn, BytesOut: ex.bytesOut, Duration: took}
 	if ex.parsed {
 		r.Method, r.Host, r.Path = x.req.Bytes(x.req.MethodSpan), x.req.Bytes(x.req.Authority), x.req.Bytes(x.req.Path)
-		r.RequestID, _ = x.req.Get(head.XRequestID)
+		r.RequestID, _ = x.requestID()
 	}
 	return r
 }

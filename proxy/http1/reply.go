@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spillway/proxy/answer"
+	"spillway/proxy/head"
 	"spillway/proxy/http1/codec"
 	"spillway/proxy/tcp"
 )
@@ -33,6 +34,9 @@ func (x *conn) refuse(e *answer.Error, unread bool) bool {
 	if e.Code.RetryAfter() {
 		b = append(b, "\r\nretry-after: 1"...)
 	}
+	if id, ok := x.requestID(); ok {
+		b = append(append(b, "\r\nx-request-id: "...), id...)
+	}
 	switch {
 	case !keep:
 		b = append(b, "\r\nconnection: close"...)
@@ -51,6 +55,14 @@ func (x *conn) refuse(e *answer.Error, unread bool) bool {
 		x.linger()
 	}
 	return keep
+}
+
+// requestID is the id that the caller gave the request; it stands in the proxy's own answers and in the log.
+func (x *conn) requestID() ([]byte, bool) {
+	if !x.ex.parsed {
+		return nil, false
+	}
+	return x.req.Get(head.XRequestID)
 }
 
 // lastStop answers a TRACE or OPTIONS request that must not be sent on (RFC 9110 7.6.2). A TRACE is not echoed: it may hold secrets that

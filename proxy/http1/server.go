@@ -103,13 +103,6 @@ func (s *Server) Drain(p Phase) {
 	}
 }
 
-// Open is the number of client connections.
-func (s *Server) Open() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.conns)
-}
-
 // Cut closes every connection, whatever it does.
 func (s *Server) Cut() {
 	s.mu.Lock()
@@ -150,6 +143,7 @@ type conn struct {
 	ex     exchange
 	help   helper
 	waiter *pool.Waiter
+	served bool                   // it has had a request
 	idle   atomic.Bool            // parked between two requests
 	tunnel atomic.Pointer[tunnel] // set while the connection is one
 	count  int                    // exchanges since the last yield
@@ -191,6 +185,7 @@ func (x *conn) first() []byte {
 
 func (x *conn) loop() {
 	for x.await() && x.exchange() {
+		x.served = true
 		if x.count++; x.count >= yieldAfter {
 			x.count = 0
 			runtime.Gosched()
@@ -214,6 +209,9 @@ func (x *conn) dropAnswer() {
 
 func (s *Server) draining() Phase { return Phase(s.phase.Load()) }
 
+// firstWait is how long a new connection may take for its first request once idle ones are being closed.
+const firstWait = 500 * time.Millisecond
+
 // await parks until the first bytes of a request are there. No buffer is held meanwhile.
 func (x *conn) await() bool {
 	if x.in != nil && x.r < x.w {
@@ -222,31 +220,37 @@ func (x *conn) await() bool {
 	x.release()
 	x.idle.Store(true)
 	defer x.idle.Store(false)
-	// The order matters: Drain stores the phase and then looks for idle connections.
-	if x.s.draining() == Closing {
-		b := x.s.Bufs.Get()
-		n, err := x.c.TryRead(b.B)
-		if err != nil || n == 0 {
-			x.s.Bufs.Put(b)
+	for {
+		// The order matters: Drain stores the phase and then wakes idle connections.
+		closing := x.s.draining() == Closing
+		if closing && x.served {
+			return x.lastRead()
+		}
+		wait := x.s.Limits.Idle
+		if closing {
+			wait = min(wait, firstWait)
+		}
+		if by := time.Now().Add(wait); closing || by.Sub(x.readBy) > wait/8 {
+			x.readBy = by
+			x.c.SetReadDeadline(by)
+		}
+		b, n, err := x.c.ReadInto(x.s.Bufs)
+		if err == nil {
+			x.in, x.r, x.w = b, 0, n
+			return true
+		}
+		x.s.Bufs.Put(b)
+		if !isTimeout(err) {
 			return false
 		}
-		x.in, x.r, x.w = b, 0, n
-		return true
+		if closing || x.s.draining() != Closing {
+			return x.lastRead() // it has waited its time; a request that came in the same moment is still answered
+		}
+		// A drain has called it back: look again.
 	}
-	if by := time.Now().Add(x.s.Limits.Idle); by.Sub(x.readBy) > x.s.Limits.Idle/8 {
-		x.readBy = by
-		x.c.SetReadDeadline(by)
-	}
-	b, n, err := x.c.ReadInto(x.s.Bufs)
-	if err != nil {
-		x.s.Bufs.Put(b)
-		// Called back by a drain: a request that arrived in the same moment is still answered.
-		return x.s.draining() == Closing && isTimeout(err) && x.lastRead()
-	}
-	x.in, x.r, x.w = b, 0, n
-	return true
 }
 
+// lastRead takes what is there already.
 func (x *conn) lastRead() bool {
 	b := x.s.Bufs.Get()
 	n, err := x.c.TryRead(b.B)

@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"spillway/proxy/sock"
@@ -35,13 +36,20 @@ type Listener struct {
 	wg      sync.WaitGroup
 	once    sync.Once
 	done    chan struct{}
+	active  atomic.Int64
 }
 
 // Open opens the addresses of one listener. On an error nothing stays open.
 func Open(name string, addrs []netip.AddrPort, log *slog.Logger) (*Listener, error) {
 	l := &Listener{name: name, log: log, done: make(chan struct{})}
 	for _, a := range addrs {
-		nl, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", a.String())
+		lc := net.ListenConfig{}
+		lc.SetMultipathTCP(false) // what is read of a connection's state is that of one TCP path
+		network := "tcp4"         // an address means that address: no socket of one family takes the other's
+		if a.Addr().Is6() {
+			network = "tcp6"
+		}
+		nl, err := lc.Listen(context.Background(), network, a.String())
 		if err != nil {
 			if len(addrs) > 1 && a.Addr().Is6() && noV6(err) {
 				continue // a bare port means both loopback addresses where the machine has both
@@ -101,9 +109,16 @@ func (l *Listener) accept(s *net.TCPListener, serve Serve) {
 			continue
 		}
 		remote, local := unmap(t.RemoteAddr().(*net.TCPAddr).AddrPort()), unmap(t.LocalAddr().(*net.TCPAddr).AddrPort())
-		go serve(c, remote, local)
+		l.active.Add(1)
+		go func() {
+			defer l.active.Add(-1)
+			serve(c, remote, local)
+		}()
 	}
 }
+
+// Active is the number of connections that were accepted and have not ended.
+func (l *Listener) Active() int64 { return l.active.Load() }
 
 // unmap makes an IPv4 address of a dual-stack socket an IPv4 address.
 func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }

@@ -125,7 +125,7 @@ func TestMovingRelayIsNotIdle(t *testing.T) {
 		if _, err := io.ReadFull(endpoint, make([]byte, 4)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(40 * time.Millisecond)
+		time.Sleep(40 * time.Millisecond) // a stream that moves slowly, for longer than Idle in all
 	}
 	client.Close()
 	endpoint.Close()

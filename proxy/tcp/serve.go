@@ -28,13 +28,6 @@ type Server struct {
 	pairs map[*net.TCPConn]*net.TCPConn // client side to endpoint side
 }
 
-// Open is the number of connections being relayed.
-func (s *Server) Open() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.pairs)
-}
-
 // Cut closes every connection.
 func (s *Server) Cut() {
 	s.mu.Lock()

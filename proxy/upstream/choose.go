@@ -127,7 +127,7 @@ func (s *Service) Current(now int64) *Choice {
 
 // recompute makes the next Choice from the health of the endpoints. core.mu is held, or the service is not published yet.
 func (s *Service) recompute(now int64) {
-	c := &Choice{Service: s, States: make([]locality.State, len(s.tiers)), sets: make([]set, len(s.tiers))}
+	c := &Choice{Service: s, policy: s.Policy.Locality, States: make([]locality.State, len(s.tiers)), sets: make([]set, len(s.tiers))}
 	usable := make([][]*Endpoint, len(s.tiers))
 	for i := range s.tiers {
 		t := &s.tiers[i]
@@ -141,7 +141,7 @@ func (s *Service) recompute(now int64) {
 		}
 		c.States[i] = locality.State{Datacenter: t.Datacenter, Total: len(t.members), Usable: len(usable[i]), Down: t.down.Down()}
 	}
-	c.Shares = locality.Split(s.Policy.Locality, c.States, nil)
+	c.Shares = locality.Split(c.policy, c.States, nil)
 	if locality.Pick(c.Shares, 0) < 0 {
 		s.lastHope(c)
 	}
@@ -153,14 +153,13 @@ func (s *Service) recompute(now int64) {
 
 // lastHope is for when nothing else can serve: a tier counts as down after two of its endpoints refused, but others of it may be well.
 func (s *Service) lastHope(c *Choice) {
-	p := s.Policy.Locality
-	p.PanicThreshold = 0 // what is not usable has just refused
+	c.policy.PanicThreshold = 0 // what is not usable has just refused
 	for i := range c.States {
 		if c.States[i].Usable > 0 {
 			c.States[i].Down = false
 		}
 	}
-	c.Shares = locality.Split(p, c.States, nil)
+	c.Shares = locality.Split(c.policy, c.States, nil)
 }
 
 // candidates is the set of one tier: its usable endpoints and those of a tier that was merged into it; all of them in panic.

@@ -107,6 +107,7 @@ type Choice struct {
 	Service *Service
 	States  []locality.State
 	Shares  []locality.Share
+	policy  discovery.LocalityPolicy // the service's; without panic in the last hope
 	sets    []set
 	until   int64 // the instant at which time alone changes it; 0 never
 }

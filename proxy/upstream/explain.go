@@ -65,21 +65,26 @@ func record(t locality.Tier, st locality.State, sh locality.Share) decision.Tier
 		Panic: sh.Panic, Share: sh.Load, Merged: sh.Merged}
 }
 
-// Explain makes the record of a choice as the data path would make it now.
+// Explain makes the record of a choice as the data path would make it now. It counts nothing and moves no cursor, and it replays.
 func (s *Service) Explain(now int64, src *Source, host string) decision.Record {
 	c := s.Current(now)
-	p := Pick{Choice: c, U: src.Next()}
-	p.Tier = locality.Pick(c.Shares, p.U)
-	r := decision.Record{Service: s.Name, Host: host, U: p.U, Policy: s.Policy.Locality, Tier: p.Tier}
+	r := decision.Record{Service: s.Name, Host: host, U: src.Next(), Policy: c.policy, Seed1: src.Uint64(), Seed2: src.Uint64()}
 	for i := range s.tiers {
 		r.Tiers = append(r.Tiers, record(s.tiers[i].Tier, c.States[i], c.Shares[i]))
 	}
-	if p.Tier >= 0 {
-		p.Endpoint = c.pick(p.Tier, now, src.Rand, nil)
+	r.Tier = locality.Pick(c.Shares, r.U)
+	if r.Tier < 0 || c.sets[r.Tier].balance == nil {
+		return r
 	}
-	if p.Endpoint != nil {
-		r.Endpoint, r.Datacenter = p.Endpoint.Text, p.Endpoint.Cluster.Datacenter
-		r.Reason = decision.Why(c.States, c.Shares, s.Policy.Locality, p.Tier, false)
+	set := &c.sets[r.Tier]
+	r.Balance = set.balance.Moment(now)
+	for _, e := range set.members {
+		r.Candidates = append(r.Candidates, e.Text)
+	}
+	if i := r.Pick(); i >= 0 {
+		e := set.members[i]
+		r.Endpoint, r.Datacenter = e.Text, e.Cluster.Datacenter
+		r.Reason = decision.Why(c.States, c.Shares, c.policy, r.Tier, false)
 	}
 	return r
 }

@@ -151,7 +151,9 @@ func (t *Table) compile(m *discovery.Service, label string) *Service {
 		s.endpoints[i] = t.endpoint(k, s, &m.Endpoints[i])
 		seen[m.Endpoints[i].Address] = true
 	}
-	for i, lt := range locality.Arrange(t.place, places) {
+	place := t.place
+	place.Levels = m.Policy.Locality.Tiers
+	for i, lt := range locality.Arrange(place, places) {
 		ct := tier{Tier: lt, down: k.downs[lt.Number], cursor: k.cursors[lt.Number]}
 		if ct.down == nil {
 			ct.down, ct.cursor = new(health.TierDown), new(balance.Cursor)
@@ -219,7 +221,7 @@ func (t *Table) cluster(k *core, s *Service, l discovery.Locality) *Cluster {
 	if c == nil {
 		c = &Cluster{Service: k.label, Datacenter: dc, Metric: t.metrics.Cluster(k.label, dc)}
 		// An unlabelled endpoint beside an unlabelled proxy is nobody's local: it gets the careful limits.
-		c.Cross = dc != t.place.Home.Datacenter(t.place.Level) || dc == discovery.UnknownDatacenter
+		c.Cross = !t.place.Own(l)
 		c.Group.Limits = &c.Limits
 		c.Group.Opened = func(err error) { c.Metric.Dialled(dialResult(err)) }
 		c.Metric.Watch(&c.Limits)
