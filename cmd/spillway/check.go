@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 
 	"spillway/config"
 	"spillway/discovery"
@@ -24,24 +23,53 @@ func check(path string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	services := cfg.Services
+	lists := []*config.List{config.ListOf(path, cfg.Services)}
 	for _, file := range cfg.Files {
-		found, faults := checkFile(file, cfg.Policy, stderr)
-		if len(faults) > 0 {
-			printFaults(faults, stderr)
-			return exitUsage
+		found, more := checkFile(file, cfg.Policy, lists, stderr)
+		faults = append(faults, more...)
+		if found != nil {
+			lists = append(lists, found)
+			services = append(services, found.Services...)
 		}
-		services = append(services, found...)
+	}
+	if len(faults) > 0 {
+		printFaults(faults, stderr)
+		return exitUsage
+	}
+	if untrusting(cfg, services) {
+		fmt.Fprintln(stderr, "warning: there are endpoints in other datacenters and no peer would be trusted: inbound serves nobody (hop.trusted_networks)")
 	}
 	fmt.Fprintf(stdout, "%s: good: %d services, %d datacenters\n", path, len(services), len(cfg.Datacenters))
 	return exitGood
 }
 
-// checkFile reads a discovery file. One that cannot be read is no fault of the configuration: it may come later.
-func checkFile(path string, base discovery.Policy, stderr io.Writer) ([]discovery.Service, []config.Fault) {
-	data, err := os.ReadFile(path)
+// untrusting tells whether there are endpoints in other datacenters while inbound trusts nobody.
+func untrusting(cfg *config.Config, services []discovery.Service) bool {
+	if len(cfg.TrustedNetworks) > 0 || len(cfg.Inbound.Listen) == 0 {
+		return false
+	}
+	home := cfg.Node.Locality.Datacenter(cfg.Node.Level)
+	for _, s := range services {
+		for _, e := range s.Endpoints {
+			if e.Locality.Datacenter(cfg.Node.Level) != home {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// checkFile reads a discovery file and compares it with the lists before it. One that cannot be read is no fault of the configuration:
+// it may come later.
+func checkFile(path string, base discovery.Policy, others []*config.List, stderr io.Writer) (*config.List, []config.Fault) {
+	data, err := config.ReadFile(path)
 	if err != nil {
 		fmt.Fprintf(stderr, "warning: %v: `run` serves nothing of it until it is there\n", err)
 		return nil, nil
 	}
-	return config.ParseServices(path, data, base)
+	list, faults := config.ParseList(path, data, base)
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	return list, config.Overlaps(list, others)
 }

@@ -156,6 +156,9 @@ func playNearby(ctx context.Context, s *stage, r *scenario) error {
 	if side, err = s.world.sidecar(ctx, setup{name: "both", policy: overBothPolicy, oneZone: true}); err != nil {
 		return err
 	}
+	if err := side.settleChecked(ctx, 2*endpointsEach); err != nil {
+		return err
+	}
 	both, err := sequential(ctx, side.address(), nearbyOverBoth, func(done int) {
 		s.progress.show("round_robin_over_both: %d of %d requests", done, nearbyOverBoth)
 	})

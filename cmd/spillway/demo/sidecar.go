@@ -189,6 +189,9 @@ type shown struct {
 			Datacenter string `json:"datacenter"`
 			Usable     int    `json:"usable"`
 			Total      int    `json:"total"`
+			Endpoints  []struct {
+				State string `json:"state"`
+			} `json:"endpoints"`
 		} `json:"tiers"`
 	} `json:"services"`
 }
@@ -204,6 +207,39 @@ func (v shown) usable(datacenter string) int {
 		}
 	}
 	return n
+}
+
+// checked counts the endpoints of the service whose first check has been good.
+func (v shown) checked() int {
+	n := 0
+	for _, s := range v.Services {
+		for _, t := range s.Tiers {
+			for _, e := range t.Endpoints {
+				if s.Name == serviceName && e.State == "usable" {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
+// settleChecked waits until the first checks of that many endpoints have come back: until then they rank behind those that answered sooner.
+func (s *sidecar) settleChecked(ctx context.Context, want int) error {
+	return s.poll(ctx, sidecarSettleMax, func(ctx context.Context) error {
+		_, body, err := page(ctx, s.settings.Admin, "/services")
+		if err != nil {
+			return err
+		}
+		var v shown
+		if err := json.Unmarshal(body, &v); err != nil {
+			return fmt.Errorf("/services: %w", err)
+		}
+		if got := v.checked(); got != want {
+			return fmt.Errorf("%d endpoints are checked, waiting for %d", got, want)
+		}
+		return nil
+	})
 }
 
 // settle waits until the sidecar sees that many usable endpoints in each datacenter.
