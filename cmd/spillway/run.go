@@ -135,6 +135,7 @@ func (s *sidecar) watch(ctx context.Context) {
 		return
 	}
 	w := file.New(s.cfg.Files, s.cfg.Policy, s.log, s.metrics.DiscoveryRejected, s.publish)
+	w.Beside("the configuration", s.cfg.Services)
 	for _, f := range w.Load() {
 		s.log.Error("discovery: file refused", "fault", f.String())
 	}
@@ -166,19 +167,14 @@ func (s *sidecar) publish(found []discovery.Service) {
 	s.warnTrust(next)
 }
 
-// warnTrust says that endpoints with a sidecar stand in other datacenters while nobody is trusted.
+// warnTrust says that endpoints stand in other datacenters while no peer would be trusted.
 func (s *sidecar) warnTrust(snap *discovery.Snapshot) {
-	if len(s.cfg.TrustedNetworks) > 0 || len(s.cfg.Inbound.Listen) == 0 {
-		return
-	}
-	home := s.cfg.Node.Locality.Datacenter(s.cfg.Node.Level)
+	all := make([]discovery.Service, 0, len(snap.Services))
 	for _, svc := range snap.Services {
-		for _, e := range svc.Endpoints {
-			if e.Locality.Datacenter(s.cfg.Node.Level) != home {
-				s.log.Warn("there are endpoints in other datacenters and no peer would be trusted: inbound serves nobody", "key", "hop.trusted_networks")
-				return
-			}
-		}
+		all = append(all, *svc)
+	}
+	if untrusting(s.cfg, all) {
+		s.log.Warn("there are endpoints in other datacenters and no peer would be trusted: inbound serves nobody", "key", "hop.trusted_networks")
 	}
 }
 
