@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -75,12 +76,6 @@ func parseTarget(b []byte) (netip.AddrPort, error) {
 // application is the service in front of a local address. The target must be the address on which the peer reached us, so that
 // inbound never becomes a way to other machines, and its port must be declared for the protocol.
 func (p *Proxy) application(target netip.AddrPort, local netip.Addr, proto discovery.Protocol) (*upstream.Service, string) {
-	p.apps.mu.RLock()
-	svc := p.apps.byTo[target]
-	p.apps.mu.RUnlock()
-	if svc != nil && target.Addr() == local {
-		return svc, ""
-	}
 	if target.Addr() != local {
 		return nil, "foreign_target"
 	}
@@ -90,6 +85,12 @@ func (p *Proxy) application(target netip.AddrPort, local netip.Addr, proto disco
 	}
 	if !declared {
 		return nil, "undeclared_port"
+	}
+	p.apps.mu.RLock()
+	svc := p.apps.byTo[target]
+	p.apps.mu.RUnlock()
+	if svc != nil {
+		return svc, ""
 	}
 	to := target
 	if p.cfg.Application.IsValid() {
@@ -134,33 +135,42 @@ func (p *Proxy) inboundTCP(c *sock.Conn, peer http1.Peer, first []byte) {
 		c.Close()
 		return
 	}
-	by := time.Now().Add(p.cfg.Limits.HeadTimeout)
-	for {
-		h, n, err := proxyproto.Parse(first)
-		if err == nil && n > 0 {
-			svc, why := p.application(h.Target, peer.Local.Addr(), discovery.TCP)
-			if svc == nil {
-				p.tools.Metrics.InboundRefused(why)
-				c.Close()
-				return
-			}
-			p.tcpIn.Serve(c, peer.Remote, svc, first[n:])
-			return
-		}
-		if err == nil && len(first) < proxyproto.HeaderMax {
-			var b [256]byte
-			c.SetReadDeadline(by)
-			var m int
-			if m, err = c.Read(b[:]); m > 0 {
-				first = append(first, b[:m]...)
-				continue
-			}
-		}
+	h, rest, err := p.proxyHeader(c, first)
+	if err != nil {
 		p.tools.Metrics.InboundRefused("bad_target")
 		c.Close()
 		return
 	}
+	svc, why := p.application(h.Target, peer.Local.Addr(), discovery.TCP)
+	if svc == nil {
+		p.tools.Metrics.InboundRefused(why)
+		c.Close()
+		return
+	}
+	p.tcpIn.Serve(c, peer.Remote, svc, rest)
 }
+
+// proxyHeader reads a PROXY v2 header that begins with first, and gives what came behind it.
+func (p *Proxy) proxyHeader(c *sock.Conn, first []byte) (h proxyproto.Header, rest []byte, err error) {
+	c.SetReadDeadline(time.Now().Add(p.cfg.Limits.HeadTimeout))
+	for {
+		h, n, err := proxyproto.Parse(first)
+		if err != nil || n > 0 {
+			return h, first[n:], err
+		}
+		if len(first) >= proxyproto.HeaderMax {
+			return h, nil, errHeaderTooLong
+		}
+		b := make([]byte, proxyproto.HeaderMax)
+		m, err := c.Read(b)
+		if m == 0 {
+			return h, nil, err
+		}
+		first = append(first, b[:m]...)
+	}
+}
+
+var errHeaderTooLong = errors.New("the PROXY header is too long")
 
 // parseAddrPort reads the text in place: netip keeps nothing of it unless there is an IPv6 zone, which is refused.
 func parseAddrPort(b []byte) (netip.AddrPort, error) {

@@ -13,7 +13,6 @@ import (
 	"os/signal"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -43,7 +42,6 @@ type sidecar struct {
 
 	mu   sync.Mutex // serialises publish
 	snap *discovery.Snapshot
-	bad  atomic.Bool
 }
 
 // runSidecar runs until it is told to end. It returns the exit code: 0 after a drain, 1 after a failure or a second signal.

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -125,7 +126,7 @@ func TestControlSocket(t *testing.T) {
 	srv := Server(Socket(func() { close(drained) }))
 	go func() { _ = srv.Serve(l) }()
 	defer srv.Close()
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", path) }}}
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", path) }}}
 	resp, err := client.Get("http://socket/drain")
 	if err != nil || resp.StatusCode != 405 {
 		t.Fatalf("GET: %v %v", resp, err)

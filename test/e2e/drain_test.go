@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -116,7 +117,7 @@ func (s *sidecar) postDrain(t *testing.T) int {
 	t.Helper()
 	c := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
-		Dial:              func(string, string) (net.Conn, error) { return net.Dial("unix", s.socket()) },
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", s.socket()) },
 	}}
 	res, err := c.Post("http://localhost/drain", "text/plain", nil)
 	if err != nil {
