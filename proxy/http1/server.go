@@ -200,6 +200,8 @@ func (x *conn) release() {
 	x.s.Bufs.Put(x.out)
 	x.out = nil
 	x.dropAnswer()
+	// What points into a buffer would keep it from the collector as long as the connection idles.
+	x.req.Arena, x.resp.Arena, x.ex.encoded = nil, nil, nil
 }
 
 func (x *conn) dropAnswer() {
