@@ -11,7 +11,7 @@ GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 PACKAGES    = $$($(GO) list ./... | grep -v '^spillway/test/')
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check bench race fuzz fmt vet static tidy benchmarks modules vuln clean
+.PHONY: help build demo test rooms processes rooms-stdnet processes-stdnet check bench race fuzz fmt vet static tidy benchmarks modules vuln clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -19,13 +19,21 @@ help: ## list the targets
 build: ## build bin/spillway
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/spillway ./cmd/spillway
 
-demo: build ## show it on loopback: nearest first, measured spill, a dead datacenter without a lost request (about 2 minutes)
+demo: build ## show it on loopback: nearest first, measured spill, a dead datacenter without a lost request (about a minute)
 	bin/spillway demo all
 
-test: ## run all tests, on raw sockets and with the tag stdnet
+test: rooms processes rooms-stdnet processes-stdnet ## run all tests, on raw sockets and with the tag stdnet (-k: to the end, whatever fails)
+
+rooms:
 	$(GO) test $(PACKAGES)
+
+processes:
 	$(GO) test -count=1 ./test/...
+
+rooms-stdnet:
 	$(GO) test -tags stdnet $(PACKAGES)
+
+processes-stdnet:
 	SPILLWAY_TAGS=stdnet $(GO) test -count=1 -tags stdnet $$($(GO) list ./test/... | grep -v '/tidy$$')
 
 check: fmt vet static tidy modules race benchmarks ## everything that can be wrong without a test failing
