@@ -1,18 +1,22 @@
 // Package accesslog writes one JSON line for each request and never holds the data path up.
 //
-// Its job: formatting a record without allocating, a bounded buffer, one writer goroutine, dropping and counting when the buffer is full.
-// Not its job: what is logged (the callers), rotation (Reopen is there for it).
-// Goroutines: one writer. Bounds: BufferMax bytes waiting, valueMax bytes of any value.
+// Its job: formatting a record without allocating, a bounded buffer, one writer goroutine, dropping and counting when the buffer is full
+// or the file takes nothing.
+// Not its job: what is logged (the callers), when the file is rotated (Reopen is there for it).
+// Goroutines: one writer; it alone touches the file. Bounds: BufferMax bytes waiting and as many being written, valueMax bytes of any
+// value, closeWaitMax for a writer that does not come back.
 package accesslog
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
-	"strconv"
 	"sync"
+	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"spillway/proxy/answer"
 )
@@ -20,10 +24,22 @@ import (
 const (
 	// BufferMax bounds the lines that wait for the writer, in bytes.
 	BufferMax = 1 << 20
-	valueMax  = 2048 // bytes of one value of a client
+	// valueMax bounds one value, in bytes before escaping; what is longer is cut.
+	valueMax = 2048
+	// lineMax is more than any line takes: ten values of which every byte is escaped as \u00xx, and the numbers and keys. Buffers have this
+	// much room above BufferMax, so that a line that turns out not to fit has not made them grow.
+	lineMax = 10*6*valueMax + 1024
+	// closeWaitMax bounds how long Close waits for a writer whose file takes nothing (a pipe that nobody reads).
+	closeWaitMax = 2 * time.Second
 )
 
-// Record is one request. The slices are copied.
+// Stdout is the path that means the standard output.
+const Stdout = "stdout"
+
+// errStuck is what Close returns when the writer did not come back.
+var errStuck = errors.New("access log: the writer is stuck, lines that waited are lost")
+
+// Record is one request. The slices are copied. The query of Path is left out: secrets stand there.
 type Record struct {
 	Time                          time.Time
 	Listener                      string
@@ -40,59 +56,84 @@ type Record struct {
 	Duration                      time.Duration
 }
 
-// Logger is one log. A nil Logger is off: its methods do nothing.
+// Logger is one log. A nil Logger is off: its methods do nothing. Safe for concurrent use.
 type Logger struct {
 	path    string
 	dropped func()
 	wake    chan struct{}
 	end     chan struct{}
-	done    chan struct{}
+	done    chan struct{} // closed by the writer when it has ended
+	once    sync.Once
 
-	mu  sync.Mutex // guards buf; never held over I/O
-	buf []byte
+	mu     sync.Mutex     // guards what follows; never held over I/O
+	buf    []byte         // whole lines, at most BufferMax bytes
+	next   io.WriteCloser // the file that Reopen opened, until the writer takes it
+	closed bool
 
-	fileMu sync.Mutex // guards file
-	file   *os.File
-	err    error // the writer's last; guarded by fileMu
+	// The writer's own; err may be read after done.
+	file   io.WriteCloser
+	broken bool // the last thing in the file is part of a line
+	err    error
 }
 
-// Open opens the log: stdout, or a file that is appended to. An empty path gives nil: off. dropped is called for each line that is lost.
+// Open opens the log: Stdout, or a file that is appended to (mode 0640 where it is made). An empty path gives nil: off. dropped is called
+// for each line that is lost; it must not call the Logger.
 func Open(path string, dropped func()) (*Logger, error) {
 	if path == "" {
 		return nil, nil
 	}
-	l := &Logger{path: path, dropped: dropped, wake: make(chan struct{}, 1), end: make(chan struct{}), done: make(chan struct{})}
-	l.buf = make([]byte, 0, BufferMax)
-	if err := l.open(); err != nil {
-		return nil, err
+	f, err := open(path)
+	if err != nil {
+		return nil, fmt.Errorf("access log: %w", err)
 	}
+	return start(path, f, dropped), nil
+}
+
+func start(path string, f io.WriteCloser, dropped func()) *Logger {
+	l := &Logger{path: path, file: f, dropped: dropped, wake: make(chan struct{}, 1), end: make(chan struct{}), done: make(chan struct{})}
+	l.buf = newBuffer()
 	go l.run()
-	return l, nil
+	return l
 }
 
-func (l *Logger) open() error {
-	if l.path == "stdout" {
-		l.file = os.Stdout
-		return nil
+func newBuffer() []byte { return make([]byte, 0, BufferMax+lineMax) }
+
+// stdout leaves the standard output open: it is not ours to close.
+type stdout struct{ io.Writer }
+
+func (stdout) Close() error { return nil }
+
+func open(path string) (io.WriteCloser, error) {
+	if path == Stdout {
+		return stdout{os.Stdout}, nil
 	}
-	f, err := os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
-	l.file = f
-	return err
+	// O_NONBLOCK: a named pipe that nobody reads is an error here, not a wait for ever. It changes nothing for a regular file.
+	return os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o640)
 }
 
-// Reopen opens the file again, after it was moved away.
+// Reopen opens the path again, after the file was moved away; lines go to the new file from the next write on. On an error the old file
+// stays. It does not wait for the writer.
 func (l *Logger) Reopen() error {
-	if l == nil || l.path == "stdout" {
+	if l == nil || l.path == Stdout {
 		return nil
 	}
-	l.fileMu.Lock()
-	defer l.fileMu.Unlock()
-	old := l.file
-	if err := l.open(); err != nil {
-		l.file = old
-		return fmt.Errorf("access log: %w", err)
+	f, err := open(l.path)
+	if err != nil {
+		return fmt.Errorf("access log: reopen: %w", err)
 	}
-	return old.Close()
+	l.mu.Lock()
+	unused := l.next
+	if l.closed {
+		unused = f
+	} else {
+		l.next = f
+	}
+	l.mu.Unlock()
+	if unused != nil {
+		_ = unused.Close()
+	}
+	l.rouse()
+	return nil
 }
 
 // Log adds a line. It waits for nothing but the formatting of other lines.
@@ -102,156 +143,115 @@ func (l *Logger) Log(r *Record) {
 	}
 	l.mu.Lock()
 	before := len(l.buf)
-	l.buf = appendRecord(l.buf, r)
-	full := len(l.buf) > BufferMax
-	if full {
-		l.buf = l.buf[:before]
+	full := l.closed
+	if !full {
+		l.buf = appendRecord(l.buf, r)
+		if full = len(l.buf) > BufferMax; full {
+			l.buf = l.buf[:before]
+		}
 	}
 	l.mu.Unlock()
 	if full {
 		l.dropped()
 		return
 	}
+	if before == 0 { // who found lines waiting need not wake the writer: it has been woken for them
+		l.rouse()
+	}
+}
+
+func (l *Logger) rouse() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
+// run is the writer: it swaps the two buffers and writes the full one.
 func (l *Logger) run() {
 	defer close(l.done)
-	spare := make([]byte, 0, BufferMax)
-	for {
-		ended := false
+	spare := newBuffer()
+	for ended := false; !ended; {
 		select {
 		case <-l.wake:
 		case <-l.end:
 			ended = true
 		}
 		l.mu.Lock()
-		full := l.buf
-		l.buf = spare[:0]
+		full, next := l.buf, l.next
+		l.buf, l.next = spare[:0], nil
 		l.mu.Unlock()
+		if next != nil {
+			l.fail(l.file.Close())
+			l.file, l.broken = next, false
+		}
 		l.write(full)
 		spare = full
-		if ended {
-			return
-		}
 	}
+	l.fail(l.file.Close())
 }
 
+var lineEnd = []byte{'\n'}
+
+// write writes whole lines. After a write that broke off inside a line the next one begins on a line of its own.
 func (l *Logger) write(b []byte) {
 	if len(b) == 0 {
 		return
 	}
-	l.fileMu.Lock()
-	defer l.fileMu.Unlock()
-	if n, err := l.file.Write(b); err != nil {
-		l.err = err
-		for _, c := range b[n:] {
-			if c == '\n' {
-				l.dropped()
-			}
+	if l.broken {
+		if _, err := l.file.Write(lineEnd); err != nil {
+			l.lose(b, err)
+			return
 		}
+		l.broken = false
+	}
+	if n, err := l.file.Write(b); err != nil {
+		l.broken = n > 0 && b[n-1] != '\n'
+		l.lose(b[n:], err)
 	}
 }
 
-// Close writes what waits and closes the file. It returns the last error of the writer. Nothing may be logged after it.
+// lose counts the lines that end in b.
+func (l *Logger) lose(b []byte, err error) {
+	l.fail(err)
+	for range bytes.Count(b, lineEnd) {
+		l.dropped()
+	}
+}
+
+func (l *Logger) fail(err error) {
+	if err != nil {
+		l.err = fmt.Errorf("access log: %w", err)
+	}
+}
+
+// Close writes what waits and closes the file. It returns the last error of the writer, or that the writer did not come back within
+// closeWaitMax. What is logged after it is dropped and counted. A second call does nothing.
 func (l *Logger) Close() error {
 	if l == nil {
 		return nil
 	}
-	close(l.end)
-	<-l.done
-	l.fileMu.Lock()
-	defer l.fileMu.Unlock()
-	if l.path == "stdout" {
-		return l.err
-	}
-	if err := l.file.Close(); err != nil {
-		return err
-	}
-	return l.err
-}
-
-func appendRecord(b []byte, r *Record) []byte {
-	b = append(b, `{"time":"`...)
-	b = r.Time.UTC().AppendFormat(b, "2006-01-02T15:04:05.000000000Z")
-	b = text(b, `","listener":`, r.Listener)
-	b = bytesField(b, `,"method":`, r.Method)
-	b = bytesField(b, `,"host":`, r.Host)
-	b = bytesField(b, `,"path":`, withoutQuery(r.Path))
-	if len(r.RequestID) > 0 {
-		b = bytesField(b, `,"request_id":`, r.RequestID)
-	}
-	b = number(b, `,"status":`, int64(r.Status))
-	if r.Code != answer.None {
-		b = text(b, `,"code":`, r.Code.String())
-		b = text(b, `,"hint":`, r.Hint)
-	}
-	if r.Service != "" {
-		b = text(b, `,"service":`, r.Service)
-	}
-	if r.Endpoint.IsValid() {
-		b = text(b, `,"datacenter":`, r.Datacenter)
-		b = append(b, `,"endpoint":"`...)
-		b = r.Endpoint.AppendTo(b)
-		b = number(b, `","tier":`, int64(r.Tier))
-		b = text(b, `,"reason":`, r.Reason)
-	}
-	b = number(b, `,"attempts":`, int64(r.Attempts))
-	b = number(b, `,"bytes_in":`, r.BytesIn)
-	b = number(b, `,"bytes_out":`, r.BytesOut)
-	b = append(b, `,"duration_seconds":`...)
-	b = strconv.AppendFloat(b, r.Duration.Seconds(), 'f', 6, 64)
-	return append(b, "}\n"...)
-}
-
-// withoutQuery leaves out what often holds secrets.
-func withoutQuery(p []byte) []byte {
-	for i, c := range p {
-		if c == '?' {
-			return p[:i]
+	var err error
+	l.once.Do(func() {
+		l.mu.Lock()
+		l.closed = true
+		l.mu.Unlock()
+		close(l.end)
+		wait := time.NewTimer(closeWaitMax)
+		defer wait.Stop()
+		select {
+		case <-l.done:
+			err = l.err
+		case <-wait.C:
+			l.mu.Lock()
+			lost := bytes.Count(l.buf, lineEnd)
+			l.buf = l.buf[:0]
+			l.mu.Unlock()
+			for range lost {
+				l.dropped()
+			}
+			err = errStuck
 		}
-	}
-	return p
-}
-
-func number(b []byte, key string, v int64) []byte {
-	return strconv.AppendInt(append(b, key...), v, 10)
-}
-
-func text(b []byte, key, v string) []byte {
-	b = append(append(b, key...), '"')
-	for i := 0; i < len(v) && i < valueMax; {
-		r, n := utf8.DecodeRuneInString(v[i:])
-		b = appendRune(b, r, n, v[i])
-		i += n
-	}
-	return append(b, '"')
-}
-
-func bytesField(b []byte, key string, v []byte) []byte {
-	b = append(append(b, key...), '"')
-	for i := 0; i < len(v) && i < valueMax; {
-		r, n := utf8.DecodeRune(v[i:])
-		b = appendRune(b, r, n, v[i])
-		i += n
-	}
-	return append(b, '"')
-}
-
-const hex = "0123456789abcdef"
-
-// appendRune writes one rune as JSON; a byte that is no UTF-8 becomes the replacement character.
-func appendRune(b []byte, r rune, n int, c byte) []byte {
-	switch {
-	case r == '"' || r == '\\':
-		return append(b, '\\', c)
-	case r < ' ' || r == 0x7f:
-		return append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-	case r == utf8.RuneError && n <= 1:
-		return append(b, "\ufffd"...)
-	}
-	return utf8.AppendRune(b, r)
+	})
+	return err
 }
