@@ -180,9 +180,9 @@ func failoverRow(c failoverCase, o outcome, pub figureRow) row {
 // playFailover takes all of dc1 away in the middle of an open load.
 func playFailover(ctx context.Context, s *stage, r *scenario) error {
 	rate := int(time.Second / failoverEvery)
-	r.Shows = fmt.Sprintf("%d requests a second for %v, half of them POST; after %v all four endpoints of dc1 are killed with kill -9 in the pause between two\n"+
+	r.Shows = fmt.Sprintf("%d requests a second for %.0f s, half of them POST; after %.0f s all four endpoints of dc1 are killed with kill -9 in the pause between two\n"+
 		"requests, with three ways of watching health. Last row: they vanish into a black hole (GET only, kept connections open).",
-		rate, failoverRequests*failoverEvery, failoverFaultAt*failoverEvery)
+		rate, (failoverRequests * failoverEvery).Seconds(), (failoverFaultAt * failoverEvery).Seconds())
 	r.Means = "dc1 was gone and no request was lost: what no endpoint had taken went to dc2 at once."
 	cases := failoverCases()
 	r.rowsMin = len(cases)
@@ -196,6 +196,7 @@ func playFailover(ctx context.Context, s *stage, r *scenario) error {
 			}
 			if o.secondRun() && run < failoverRunsMax && timeLeft(ctx) > failoverAgainLeft {
 				lost = o.why()
+				r.Means = "dc1 was gone; what no endpoint had taken went to dc2 at once. One row was run twice, it says why."
 				continue
 			}
 			line := failoverRow(c, o, s.figures.failover.find("configuration", c.configuration))

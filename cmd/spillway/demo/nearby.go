@@ -114,7 +114,7 @@ func interleaved(ctx context.Context, s *stage, side *sidecar) (pair, error) {
 			if ctx.Err() != nil {
 				return out, ctx.Err()
 			}
-			s.progress.show("dc1_first: %d of %d pairs of calls, one direct and one through the sidecar", max(i-nearbyWarm, 0), nearbyPairs)
+			s.progress.show("dc1_first: %d of %d pairs of calls, direct and proxied", max(i-nearbyWarm, 0), nearbyPairs)
 		}
 		timed(out.direct, direct[i%len(direct)])
 		timed(out.proxied, proxied)
@@ -124,8 +124,9 @@ func interleaved(ctx context.Context, s *stage, side *sidecar) (pair, error) {
 
 // playNearby shows that requests stay near, what that is worth, and nginx's published line for `last_resort`.
 func playNearby(ctx context.Context, s *stage, r *scenario) error {
-	r.Shows = fmt.Sprintf("dc2 answers %v later than dc1; requests stay in dc1, and the way through the sidecar costs at most %.2f ms at the median.\n"+
-		"For comparison the same endpoints without localities; then `spill: last_resort` with endpoints of dc1 killed.", nearbyDelay, nearbyAboveMax)
+	r.Shows = fmt.Sprintf("dc2 answers %d ms later than dc1; requests stay in dc1, and the way through the sidecar costs at most %.2f ms at the median.\n"+
+		"For comparison the same endpoints without localities; then `spill: last_resort` with endpoints of dc1 killed.\n"+
+		"Published figures were measured on other machines: compare shares and shapes, not milliseconds.", nearbyDelay.Milliseconds(), nearbyAboveMax)
 	r.Means = "Nobody pays for the distance while dc1 can serve, and with last_resort only when nothing is left there."
 	r.rowsMin = 3 + len(lastResortLine())
 	t := r.table(nearbyColumns(s.figures.nearby.source))
