@@ -27,6 +27,9 @@ const Interval = 250 * time.Millisecond
 // place is half a file for a moment, and half a file can be a good one with services missing.
 const movingLooksMax = 2
 
+// youngLooks is for how many looks after a change a file is read again although it looks the same.
+const youngLooks = 8
+
 // faultsLoggedMax bounds the log lines for one refused content.
 const faultsLoggedMax = 20
 
@@ -47,6 +50,7 @@ type watched struct {
 	good    *config.List // nil: never yet
 	seen    os.FileInfo  // nil: it was not there
 	unread  bool         // it changed since it was read
+	young   int          // looks for which it is read although nothing about it changed: two writes may fall into one tick of the file system's clock
 	moving  int          // looks in a row that found it changed
 	content [sha256.Size]byte
 	refused string // what is wrong with it, empty while it is good
@@ -141,14 +145,14 @@ func (f *watched) moved() bool {
 	same := alike(f.seen, now)
 	f.seen = now
 	if !same {
-		f.unread = true
+		f.unread, f.young = true, youngLooks
 		f.moving++
 		if f.moving < movingLooksMax {
 			return false
 		}
 	}
-	ready := f.unread
-	f.unread, f.moving = false, 0
+	ready := f.unread || f.young > 0
+	f.unread, f.moving, f.young = false, 0, max(0, f.young-1)
 	return ready
 }
 

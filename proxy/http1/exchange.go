@@ -243,6 +243,11 @@ func (x *conn) again(f *failure) bool {
 	if verdict == retry.Retry {
 		ex.retrying = next.Endpoint.Cluster
 		next.Endpoint.Cluster.Metric.Retry()
+		time.Sleep(min(retry.Pause(x.src.Float64()), max(0, time.Until(ex.deadline))))
+		// What happened meanwhile may have taken the chosen endpoint out.
+		if later := x.nextPick(x.s.Table.Now(), f, false); later.Endpoint != nil && later.Endpoint.Cluster == next.Endpoint.Cluster {
+			next = later
+		}
 	} else {
 		ex.resends++
 		next.Endpoint.Cluster.Metric.Resend()

@@ -53,6 +53,16 @@ const (
 // String names the verdict.
 func (v Verdict) String() string { return [...]string{"stop", "resend", "retry"}[v] }
 
+// The pause before a retry. What reset one connection often resets its neighbours in the next moment: a datacenter that is being killed
+// would take both tries of a request.
+const (
+	PauseMin = 10 * time.Millisecond
+	PauseMax = 25 * time.Millisecond
+)
+
+// Pause is how long to wait before a retry, for u in [0, 1). A re-send needs none.
+func Pause(u float64) time.Duration { return PauseMin + time.Duration(u*float64(PauseMax-PauseMin)) }
+
 // Decide tells what may follow the try. The caller takes Retry from the Budget.
 func Decide(p discovery.RetryPolicy, t Try) Verdict {
 	if t.Left <= 0 || !t.Replayable {

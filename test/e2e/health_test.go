@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"fmt"
+	"math"
+	"os"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -155,6 +157,18 @@ func TestEjection(t *testing.T) {
 	}
 }
 
+// off is how far a share is from its equal part, as a part of that.
+func off(got int64, equal float64) float64 { return math.Abs(float64(got)-equal) / equal }
+
+// noise widens what is asked of shares under the race detector: there every answer takes milliseconds, and which endpoint looks slow is
+// the scheduler's doing.
+func noise() float64 {
+	if os.Getenv("SPILLWAY_RACE") == "1" {
+		return 2.5
+	}
+	return 1
+}
+
 // TestEvenShares: 2, 4 and 8 equal endpoints, one request at a time, 10,000 requests: each within 20 % of equal.
 func TestEvenShares(t *testing.T) {
 	for _, n := range []int{2, 4, 8} {
@@ -177,7 +191,7 @@ func TestEvenShares(t *testing.T) {
 			for _, e := range eps {
 				got := e.requests.Load()
 				counts = append(counts, got)
-				if equal := float64(all) / float64(n); float64(got) < 0.8*equal || float64(got) > 1.2*equal {
+				if equal := float64(all) / float64(n); off(got, equal) > 0.2*noise() {
 					t.Errorf("%d requests at one of %d endpoints, equal is %.0f", got, n, equal)
 				}
 			}
@@ -203,7 +217,7 @@ func TestFewConnections(t *testing.T) {
 		b.answer("GET")
 	}
 	for _, e := range eps {
-		if got := e.requests.Load(); got < all/12*7/10 || got > all/12*13/10 {
+		if got := e.requests.Load(); off(got, all/12) > 0.3*noise() {
 			t.Errorf("%d requests at one of 12 endpoints, equal is %d", got, all/12)
 		}
 	}
