@@ -2,22 +2,17 @@
 //
 // Its job: the read-only admin pages, the readiness answers, and the control socket; refusing whoever a browser may have been tricked into.
 // Not its job: what is shown (the View).
-// Goroutines: those of net/http. Bounds: the times and header size of Server.
+// Goroutines: those of net/http. Bounds: the times and sizes in server.go, connectionsMax open connections of each server.
 package admin
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
-	"time"
 )
 
 // ExplainQuery asks where a request would go.
@@ -32,14 +27,6 @@ type View interface {
 	Services() any
 	// Explain gives the record and its lines; an error means that there is no such service.
 	Explain(q ExplainQuery) (any, []string, error)
-}
-
-const headerMax = 16 << 10 // bytes of a request head
-
-// Server is an http.Server with every time and size bounded.
-func Server(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: time.Minute, MaxHeaderBytes: headerMax}
 }
 
 const index = `spillway admin
@@ -69,11 +56,11 @@ func explain(w http.ResponseWriter, r *http.Request, v View) {
 	q := ExplainQuery{Service: form.Get("service"), Host: form.Get("host"), Path: form.Get("path"), Headers: map[string]string{}}
 	for _, h := range form["header"] {
 		k, val, ok := strings.Cut(h, ":")
-		if !ok || k == "" {
+		if !ok || strings.TrimSpace(k) == "" {
 			text(w, http.StatusBadRequest, fmt.Sprintf("header: expected k:v, got %q\n", h))
 			return
 		}
-		q.Headers[strings.ToLower(k)] = val
+		q.Headers[strings.ToLower(strings.TrimSpace(k))] = strings.TrimSpace(val)
 	}
 	if q.Service == "" && q.Host == "" {
 		text(w, http.StatusBadRequest, "expected ?service=NAME or ?host=HOST\n")
@@ -109,23 +96,14 @@ func asJSON(w http.ResponseWriter, v any) {
 // guard refuses what a web page in somebody's browser could send here: another Host (DNS rebinding), a foreign Origin, a method that
 // could change something.
 func guard(next http.Handler, listen []netip.AddrPort) http.Handler {
-	hosts := map[string]bool{}
-	for _, a := range listen {
-		port := strconv.Itoa(int(a.Port()))
-		hosts[a.String()] = true
-		hosts["localhost:"+port] = true
-		if a.Addr().IsUnspecified() {
-			hosts["127.0.0.1:"+port] = true
-			hosts["[::1]:"+port] = true
-		}
-	}
+	own := ownHosts(listen)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		h.Set("Cache-Control", "no-store")
 		switch {
-		case !hosts[strings.ToLower(r.Host)]:
+		case !own.has(r):
 			text(w, http.StatusForbidden, fmt.Sprintf("denied: the host %q is not this listener\n", r.Host))
 		case foreign(r):
 			text(w, http.StatusForbidden, "denied: the request comes from another origin\n")
@@ -138,12 +116,57 @@ func guard(next http.Handler, listen []netip.AddrPort) http.Handler {
 	})
 }
 
-func foreign(r *http.Request) bool {
-	if o := r.Header.Get("Origin"); o != "" && !strings.EqualFold(o, "http://"+r.Host) {
+// hosts is the values of Host, lower case, that name this listener.
+type hosts struct {
+	names map[string]bool
+	any   bool // it listens on every address of the machine: the one that a connection came to is its name too
+}
+
+func ownHosts(listen []netip.AddrPort) hosts {
+	h := hosts{names: map[string]bool{}}
+	for _, a := range listen {
+		a = netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+		h.add(a.String(), a.Port())
+		h.add("localhost:"+strconv.Itoa(int(a.Port())), a.Port())
+		h.any = h.any || a.Addr().IsUnspecified()
+	}
+	return h
+}
+
+// add takes a host with its port. Clients leave the port of http out (RFC 9110 section 4.2.1).
+func (h hosts) add(host string, port uint16) {
+	h.names[host] = true
+	if port == 80 {
+		h.names[strings.TrimSuffix(host, ":80")] = true
+	}
+}
+
+// has compares whole values: a name that begins like an address is another name. An address in digits cannot be rebound by DNS.
+func (h hosts) has(r *http.Request) bool {
+	if h.names[strings.ToLower(r.Host)] {
 		return true
 	}
-	site := r.Header.Get("Sec-Fetch-Site")
-	return site == "cross-site" || site == "same-site"
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if !h.any || !ok {
+		return false
+	}
+	return ownHosts([]netip.AddrPort{local.AddrPort()}).names[strings.ToLower(r.Host)]
+}
+
+// foreign tells whether a browser says that the request was made by a page that is not ours. Another port of this machine is foreign too,
+// though browsers call it the same site.
+func foreign(r *http.Request) bool {
+	for _, o := range r.Header["Origin"] {
+		if !strings.EqualFold(o, "http://"+r.Host) {
+			return true
+		}
+	}
+	for _, s := range r.Header["Sec-Fetch-Site"] {
+		if s != "same-origin" && s != "none" {
+			return true
+		}
+	}
+	return false
 }
 
 // ReadyState tells whether traffic may come, and if not why.
@@ -152,6 +175,7 @@ type ReadyState func() (ready bool, why string)
 // Ready answers GET / and /ready: 200, or 503 with the reason.
 func Ready(s ReadyState) http.Handler {
 	answer := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
 		if ok, why := s(); !ok {
 			text(w, http.StatusServiceUnavailable, why+"\n")
 			return
@@ -172,37 +196,4 @@ func Socket(drain func()) http.Handler {
 		text(w, http.StatusAccepted, "draining\n")
 	})
 	return mux
-}
-
-// ListenSocket opens the control socket with mode 0600 from its first moment. A socket that somebody answers on is left alone; one that a
-// dead process left behind is replaced.
-func ListenSocket(path string) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, err
-	}
-	if st, err := os.Lstat(path); err == nil {
-		if st.Mode().Type() != os.ModeSocket {
-			return nil, fmt.Errorf("%s exists and is no socket", path)
-		}
-		if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-			_ = c.Close()
-			return nil, fmt.Errorf("%s: another process answers there", path)
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-	}
-	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var inner error
-		// The mode of a socket file comes from the descriptor's: set before bind, there is no moment in which others may connect.
-		if err := c.Control(func(fd uintptr) { inner = syscall.Fchmod(int(fd), 0o600) }); err != nil {
-			return err
-		}
-		return inner
-	}}
-	l, err := lc.Listen(context.Background(), "unix", path)
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
 }

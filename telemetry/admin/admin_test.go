@@ -3,16 +3,12 @@ package admin
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 type fakeView struct{}
@@ -46,6 +42,16 @@ func TestOnlyLocalReadersAreServed(t *testing.T) {
 		{"no host", "GET", "", "/config", nil, 403},
 		{"foreign origin", "GET", "127.0.0.1:15000", "/config", map[string]string{"Origin": "http://evil.example"}, 403},
 		{"null origin", "GET", "127.0.0.1:15000", "/config", map[string]string{"Origin": "null"}, 403},
+		{"own fetch", "GET", "127.0.0.1:15000", "/config", map[string]string{"Sec-Fetch-Site": "same-origin"}, 200},
+		{"typed into the address bar", "GET", "127.0.0.1:15000", "/config", map[string]string{"Sec-Fetch-Site": "none"}, 200},
+		{"page of another port of this machine", "GET", "localhost:15000", "/config", map[string]string{"Sec-Fetch-Site": "same-site"}, 403},
+		{"origin of another port", "GET", "localhost:15000", "/config", map[string]string{"Origin": "http://localhost:3000"}, 403},
+		{"origin over tls", "GET", "localhost:15000", "/config", map[string]string{"Origin": "https://localhost:15000"}, 403},
+		{"evil host with our port", "GET", "127.0.0.1.evil.example:15000", "/config", nil, 403},
+		{"evil host that ends like us", "GET", "evil-localhost:15000", "/config", nil, 403},
+		{"localhost with a dot", "GET", "localhost.:15000", "/config", nil, 403},
+		{"no port", "GET", "localhost", "/config", nil, 403},
+		{"another address of the machine", "GET", "127.0.0.2:15000", "/config", nil, 403},
 		{"cross-site fetch", "GET", "127.0.0.1:15000", "/config", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
 		{"post", "POST", "127.0.0.1:15000", "/services", nil, 405},
 		{"head", "HEAD", "127.0.0.1:15000", "/services", nil, 405},
@@ -70,8 +76,44 @@ func TestOnlyLocalReadersAreServed(t *testing.T) {
 		if w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: headers %v", c.name, w.Header())
 		}
+		if got := w.Header().Get("Allow"); (w.Code == 405) != (got == "GET") {
+			t.Errorf("%s: Allow %q", c.name, got)
+		}
+		if got := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(got, "default-src 'none'") {
+			t.Errorf("%s: policy %q", c.name, got)
+		}
 		if w.Code != 200 && strings.Contains(w.Body.String(), "node:") {
 			t.Errorf("%s: the configuration leaked", c.name)
+		}
+	}
+}
+
+// A listener on every address of the machine is named by the address that a connection came to, and by no other name.
+func TestHostsOfAListenerOnEveryAddress(t *testing.T) {
+	for _, c := range []struct {
+		listen, local, host string
+		want                int
+	}{
+		{"0.0.0.0:15000", "10.1.2.3:15000", "10.1.2.3:15000", 200},
+		{"0.0.0.0:15000", "10.1.2.3:15000", "localhost:15000", 200},
+		{"0.0.0.0:15000", "10.1.2.3:15000", "10.1.2.4:15000", 403},
+		{"0.0.0.0:15000", "10.1.2.3:15000", "10.1.2.3.evil.example:15000", 403},
+		{"[::]:15000", "[::ffff:10.1.2.3]:15000", "10.1.2.3:15000", 200},
+		{"[::]:15000", "[2001:db8::1]:15000", "[2001:DB8::1]:15000", 200},
+		{"127.0.0.1:15000", "10.1.2.3:15000", "10.1.2.3:15000", 403},
+		{"127.0.0.1:80", "127.0.0.1:80", "127.0.0.1", 200},
+		{"[::1]:80", "[::1]:80", "[::1]", 200},
+		{"127.0.0.1:80", "127.0.0.1:80", "localhost", 200},
+		{"127.0.0.1:8080", "127.0.0.1:8080", "127.0.0.1", 403},
+	} {
+		h := Admin(fakeView{}, func() []byte { return nil }, []netip.AddrPort{netip.MustParseAddrPort(c.listen)})
+		r := httptest.NewRequest("GET", "/healthz", nil)
+		r.Host = c.host
+		local := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.local))
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(local))))
+		if w.Code != c.want {
+			t.Errorf("listens on %s, Host %s at %s: %d, want %d", c.listen, c.host, c.local, w.Code, c.want)
 		}
 	}
 }
@@ -84,7 +126,7 @@ func TestExplain(t *testing.T) {
 		pages().ServeHTTP(w, r)
 		return w.Body.String()
 	}
-	if got := get("/explain?service=pay&header=X-User-Id:17"); !strings.Contains(got, `"user": "17"`) {
+	if got := get("/explain?service=pay&header=X-User-Id:+17"); !strings.Contains(got, `"user": "17"`) {
 		t.Fatal(got)
 	}
 	if got := get("/explain?service=pay&format=text"); got != "tier 0 dc1\ngoes to 10.0.0.1:80 in dc1: nearest\n" {
@@ -106,58 +148,5 @@ func TestReady(t *testing.T) {
 		if c.want == 503 && w.Body.String() != "draining\n" {
 			t.Errorf("%q", w.Body)
 		}
-	}
-}
-
-func TestControlSocket(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "run", "admin.sock")
-	l, err := ListenSocket(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, err := os.Stat(path)
-	if err != nil || st.Mode().Perm() != 0o600 {
-		t.Fatalf("%v, %v", st.Mode(), err)
-	}
-	if _, err := ListenSocket(path); err == nil || !strings.Contains(err.Error(), "another process answers") {
-		t.Fatalf("a socket in use: %v", err)
-	}
-	drained := make(chan struct{})
-	srv := Server(Socket(func() { close(drained) }))
-	go func() { _ = srv.Serve(l) }()
-	defer srv.Close()
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", path) }}}
-	resp, err := client.Get("http://socket/drain")
-	if err != nil || resp.StatusCode != 405 {
-		t.Fatalf("GET: %v %v", resp, err)
-	}
-	resp.Body.Close()
-	resp, err = client.Post("http://socket/drain", "", nil)
-	if err != nil || resp.StatusCode != 202 {
-		t.Fatalf("POST: %v %v", resp, err)
-	}
-	_, _ = io.Copy(io.Discard, resp.Body)
-	resp.Body.Close()
-	<-drained
-}
-
-func TestStaleSocketIsReplacedAndFilesAreNot(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "admin.sock")
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	l.Close()
-	l, err = ListenSocket(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ListenSocket(path); err == nil {
-		t.Fatal("a file was replaced")
 	}
 }
