@@ -91,6 +91,17 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
+// Connections that never say anything make room like those that said something once.
+func TestSilentConnectionsMakeRoom(t *testing.T) {
+	addr := serving(t)
+	for range 3 * connectionsMax {
+		connect(t, addr)
+	}
+	if status, err := connect(t, addr).get("/"); status != 200 {
+		t.Fatalf("a probe got %d, %v", status, err)
+	}
+}
+
 // A server whose connections are all at work takes no more: they would take the descriptors of the data path.
 func TestWorkingConnectionsAreBounded(t *testing.T) {
 	addr := serving(t)

@@ -63,13 +63,15 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
+// private sets the mode of the socket before it is bound. On Linux the mode of its file comes from the descriptor's: there is no moment in
+// which others may connect. Elsewhere this may be refused; listenPrivate looks again.
+func private(_, _ string, c syscall.RawConn) error {
+	return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
+}
+
 // listenPrivate binds and listens with mode 0600.
 func listenPrivate(path string) (net.Listener, error) {
-	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		// On Linux the mode of a socket's file comes from the descriptor's: set before bind, there is no moment in which others may connect.
-		// Elsewhere this may be refused; the mode is set below.
-		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
-	}}
+	lc := net.ListenConfig{Control: private}
 	l, err := lc.Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -84,6 +85,25 @@ func TestSocketIsPrivateWhateverTheUmask(t *testing.T) {
 	}
 	if now := syscall.Umask(0); now != 0 {
 		t.Errorf("the umask became %o", now)
+	}
+}
+
+// Nobody but the owner can connect even in the moment after bind.
+func TestSocketIsPrivateFromTheStart(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // the mode of a descriptor says nothing about the file there
+	}
+	old := syscall.Umask(0)
+	defer syscall.Umask(old)
+	path := filepath.Join(t.TempDir(), "admin.sock")
+	lc := net.ListenConfig{Control: private}
+	l, err := lc.Listen(context.Background(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
+		t.Fatalf("%v, %v", st.Mode(), err)
 	}
 }
 
