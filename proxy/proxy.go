@@ -146,6 +146,7 @@ func (p *Proxy) add(to *[]*listen.Listener, name string, addrs []netip.AddrPort,
 		return err
 	}
 	l.Serve = serve
+	p.tools.Metrics.Listener(name, l.Active)
 	*to = append(*to, l)
 	return nil
 }

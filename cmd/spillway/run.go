@@ -38,7 +38,6 @@ type sidecar struct {
 	drain   chan struct{} // closed when somebody asks for a drain
 	once    sync.Once
 	servers []*http.Server
-	paths   []string // unix sockets to remove
 
 	mu   sync.Mutex // serialises publish
 	snap *discovery.Snapshot
@@ -57,6 +56,10 @@ func runSidecar(ctx context.Context, cfg *config.Config, stderr io.Writer) int {
 		return 1
 	}
 	defer s.stop()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer func() { signal.Stop(hangups); close(hangups) }()
+	go s.reopen(hangups)
 	select {
 	case sig := <-signals:
 		s.log.Info("told to end", "signal", sig.String())
@@ -77,6 +80,17 @@ func runSidecar(ctx context.Context, cfg *config.Config, stderr io.Writer) int {
 	case sig := <-signals:
 		s.log.Warn("told again: ending at once", "signal", sig.String())
 		return 1
+	}
+}
+
+// reopen opens the access log again at each SIGHUP: somebody has moved the file away.
+func (s *sidecar) reopen(hangups <-chan os.Signal) {
+	for range hangups {
+		if err := s.access.Reopen(); err != nil {
+			s.log.Warn("access log", "error", err.Error())
+			continue
+		}
+		s.log.Info("access log opened again")
 	}
 }
 
@@ -253,7 +267,6 @@ func (s *sidecar) openSocket() error {
 		s.log.Warn("no control socket", "path", path, "error", err.Error())
 		return nil
 	}
-	s.paths = append(s.paths, path)
 	s.page(admin.Socket(func() { s.once.Do(func() { close(s.drain) }) }), l)
 	return nil
 }
@@ -272,9 +285,6 @@ func (s *sidecar) stop() {
 	}
 	if err := s.access.Close(); err != nil {
 		s.log.Warn("access log", "error", err.Error())
-	}
-	for _, p := range s.paths {
-		_ = os.Remove(p)
 	}
 }
 

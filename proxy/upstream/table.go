@@ -123,9 +123,7 @@ func (t *Table) forget(name string) {
 	for _, s := range k.states {
 		t.drop(s)
 	}
-	for dc := range k.clusters {
-		t.metrics.Forget(name, dc)
-	}
+	t.metrics.ForgetService(k.label)
 }
 
 func (t *Table) drop(s *State) {
@@ -178,8 +176,24 @@ func (t *Table) compile(m *discovery.Service, label string) *Service {
 		}
 	}
 	k.current = s
+	t.pruneClusters(k)
 	s.recompute(t.clock())
 	return s
+}
+
+// pruneClusters forgets datacenters that left the service. One that still holds something stays until the next snapshot, so that its
+// limits stay exact if it comes back. k.mu is held.
+func (t *Table) pruneClusters(k *core) {
+	used := map[*Cluster]bool{}
+	for _, e := range k.current.endpoints {
+		used[e.Cluster] = true
+	}
+	for dc, c := range k.clusters {
+		if !used[c] && c.Limits.Requests.Held() == 0 && c.Limits.Connections.Held() == 0 {
+			delete(k.clusters, dc)
+			t.metrics.Forget(k.label, dc)
+		}
+	}
 }
 
 // endpoint describes one endpoint and finds or makes its state.
