@@ -47,7 +47,7 @@ func (t *TierDown) OnRefused(now int64, endpoint uint64) (down bool) {
 	}
 	t.last.Store(0)
 	t.probes = 0
-	t.probeDue.Store(now)
+	t.probeDue.Store(max(now, 1)) // 0 says that none is wanted
 	t.down.Store(true)
 	return true
 }
