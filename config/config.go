@@ -22,8 +22,10 @@ type Config struct {
 	Policy          discovery.Policy
 	Limits          Limits
 	Drain           Drain
+	Hop             Hop
 	TrustedNetworks []netip.Prefix
 	AccessLog       AccessLog
+	RequestID       string // generate, pass, off
 
 	secrets map[string]Secret // values that came from references, by path of the key
 }
@@ -99,6 +101,12 @@ type Limits struct {
 	HalfCloseTimeout time.Duration // how long the other direction of a TCP connection lives on
 }
 
+// Hop bounds call chains.
+type Hop struct {
+	Limit    int // hops of one service
+	DepthMax int // outbound passes
+}
+
 // Drain is how a process ends.
 type Drain struct {
 	Announce time.Duration // serving on after readiness said draining
@@ -123,10 +131,12 @@ func Default() *Config {
 		Log:      Log{Level: "info", Format: "text"},
 		Policy:   DefaultPolicy(),
 		Limits:   Limits{Head: 64 << 10, HeadFields: 256, HeadTimeout: 10 * time.Second, HalfCloseTimeout: 5 * time.Minute},
+		Hop:      Hop{Limit: 1, DepthMax: 32},
 		Drain:    Drain{Announce: 5 * time.Second, Timeout: 30 * time.Second},
 		AccessLog: AccessLog{
 			Format: "json",
 		},
+		RequestID: "generate",
 	}
 }
 

@@ -16,6 +16,8 @@ const (
 	headBytesMax  = 1 << 20
 	headFieldsMin = 16
 	headFieldsMax = 4096
+	hopLimitMax   = 32
+	hopDepthMax   = 1024
 )
 
 // schema is what a configuration file looks like, bound to where its values go. dir is the folder that relative paths start from.
@@ -56,10 +58,13 @@ func schema(c *Config, dir string) mapping {
 			{"timeout", durationOrZero.at(&c.Drain.Timeout), ""},
 		}}, ""},
 		{"hop", mapping{"hop", []entry{
+			{"limit", whole(0, hopLimitMax).at(&c.Hop.Limit), ""},
+			{"depth_max", whole(1, hopDepthMax).at(&c.Hop.DepthMax), ""},
 			{"trusted_networks", list[netip.Prefix]{to: &c.TrustedNetworks, want: "networks", once: itself[netip.Prefix],
 				item: func(p *netip.Prefix) shape { return network.at(p) }}, ""},
 		}}, ""},
 		{"telemetry", mapping{"telemetry", []entry{
+			{"request_id", scalar[string]{&c.RequestID, oneOf("generate", "pass", "off")}, ""},
 			{"access_log", mapping{"telemetry.access_log", []entry{
 				{"path", scalar[string]{&c.AccessLog.Path, path(dir, "stdout, the path of a file, or \"\"", pathBytesMax, "stdout", "")}, ""},
 				{"format", scalar[string]{&c.AccessLog.Format, oneOf("json")}, ""},

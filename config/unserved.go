@@ -46,16 +46,13 @@ var unserved = map[string][]string{
 	"limits.memory_share":      nil,
 	"limits.h2_buffer":         nil,
 
-	"hop.limit":     nil,
-	"hop.depth_max": nil,
-	"cells":         {"{}"},
+	"cells": {"{}"},
 
 	"telemetry.otlp.endpoint":                            {`""`},
 	"telemetry.otlp.protocol":                            {"grpc"},
 	"telemetry.sampling.local":                           {"0", "0.0"},
 	"telemetry.sampling.cross_datacenter":                {"0", "0.0"},
 	"telemetry.sampling.cross_datacenter_per_second_max": {"0"},
-	"telemetry.request_id":                               {"pass", "off"},
 }
 
 // Words that later versions serve, of keys whose other words this one does.

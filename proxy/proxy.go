@@ -12,6 +12,7 @@ import (
 	"spillway/proxy/bulkhead"
 	"spillway/proxy/head"
 	"spillway/proxy/health/check"
+	"spillway/proxy/hop"
 	"spillway/proxy/http1"
 	"spillway/proxy/http1/codec"
 	"spillway/proxy/listen"
@@ -35,6 +36,8 @@ type Config struct {
 	Application     netip.AddrPort // where inbound delivers; zero: the address that was called
 	ConcurrencyMax  int            // inbound requests at a time; 0: unlimited
 	Trusted         []netip.Prefix
+	Hop             hop.Guard
+	IDs             http1.IDs
 	Limits          http1.Limits
 	Policy          discovery.Policy // the global one
 	Announce, Drain time.Duration
@@ -100,6 +103,11 @@ func New(cfg Config, tools Tools) (*Proxy, error) {
 		}
 		return nil, err
 	}
+	own := ownAddresses{}
+	for _, l := range append(append([]*listen.Listener(nil), p.inL...), p.outL...) {
+		own.bound = append(own.bound, l.Addrs()...)
+	}
+	p.table.SetSelf(upstream.Self{Listens: own.has, Application: cfg.Application})
 	return p, nil
 }
 
@@ -135,7 +143,8 @@ func (p *Proxy) openAll() error {
 }
 
 func (p *Proxy) server(name string, r http1.Router) *http1.Server {
-	s := &http1.Server{Name: name, Router: r, Table: p.table, Limits: p.cfg.Limits, Bufs: &p.bufs, Log: p.tools.Access, Drop: fromApplication}
+	s := &http1.Server{Name: name, Router: r, Table: p.table, Limits: p.cfg.Limits, Bufs: &p.bufs, Log: p.tools.Access, Drop: fromApplication,
+		IDs: p.cfg.IDs, Guard: p.cfg.Hop, Dropped: func(field head.ID, why hop.Fault) { p.tools.Metrics.RecordDropped(field.Name(), why.String()) }}
 	p.servers = append(p.servers, s)
 	return s
 }

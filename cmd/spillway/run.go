@@ -20,6 +20,7 @@ import (
 	"spillway/discovery"
 	"spillway/discovery/file"
 	"spillway/proxy"
+	"spillway/proxy/hop"
 	"spillway/proxy/http1"
 	"spillway/proxy/http1/codec"
 	"spillway/proxy/locality"
@@ -200,8 +201,18 @@ func proxyConfig(c *config.Config) proxy.Config {
 		Trusted: c.TrustedNetworks,
 		Limits: http1.Limits{Head: codec.Limits{HeadMax: c.Limits.Head, FieldsMax: c.Limits.HeadFields},
 			HeadTimeout: c.Limits.HeadTimeout, Idle: c.Policy.IdleAfter, HalfClose: c.Limits.HalfCloseTimeout},
+		Hop:      hop.Guard{ID: c.Node.ID, Limit: c.Hop.Limit, DepthMax: c.Hop.DepthMax},
 		Policy:   c.Policy,
 		Announce: c.Drain.Announce, Drain: c.Drain.Timeout,
+	}
+	switch c.RequestID {
+	case "pass":
+		out.IDs = http1.IDsPass
+	case "off":
+		out.IDs = http1.IDsOff
+	}
+	if dc := c.Node.Locality.Datacenter(c.Node.Level); dc != discovery.UnknownDatacenter {
+		out.Hop.Datacenter = dc
 	}
 	for _, p := range c.Outbound.Ports {
 		out.Ports = append(out.Ports, proxy.Port{Listen: p.Listen, Service: p.Service, Protocol: p.Protocol})

@@ -6,6 +6,7 @@ import (
 	"spillway/discovery"
 	"spillway/proxy/answer"
 	"spillway/proxy/balance"
+	"spillway/proxy/hop"
 	"spillway/proxy/http1/codec"
 	"spillway/proxy/pool"
 	"spillway/proxy/retry"
@@ -19,6 +20,7 @@ type exchange struct {
 	wait     time.Duration // for the head of the answer, over all tries
 	deadline time.Time
 	svc      *upstream.Service
+	chain    hop.Chain // where the request comes from; aliases its head
 
 	bodyFrom, bodyTo int   // first part of the body in conn.in, framed as it is sent
 	left             int64 // bytes of a body of known length that did not come with the head
@@ -43,6 +45,7 @@ type exchange struct {
 	parsed   bool // the head was understood
 	started  bool // bytes of a final answer went to the client
 	status   int
+	made     bool          // conn.id holds the id that this request was given
 	refusal  *answer.Error // what the proxy itself answered
 }
 
@@ -57,12 +60,16 @@ func (x *conn) exchange() bool {
 		x.refuse(err, true)
 		return false
 	}
+	x.identify()
 	forwards, err := x.maxForwards()
 	if err == nil && forwards == 0 {
 		return x.lastStop()
 	}
 	x.ex.forwards = forwards - 1
 	if err != nil {
+		return x.refuse(err, false)
+	}
+	if err := x.guard(); err != nil {
 		return x.refuse(err, false)
 	}
 	svc, err := x.s.Router.Route(&x.req, &x.peer)
@@ -107,8 +114,12 @@ func (x *conn) serve() bool {
 	}
 	ex.deadline = ex.start.Add(ex.wait)
 	ex.svc.Requested(ex.now)
-	ex.pick = ex.svc.Choose(ex.now, &x.src)
+	home := !x.s.Inbound && x.s.Guard.HomeOnly(&ex.chain, ex.svc.Name)
+	ex.pick = ex.svc.Choose(ex.now, &x.src, home)
 	if ex.pick.Endpoint == nil {
+		if home {
+			return x.refuse(ex.svc.NobodyAtHome(ex.pick.Choice, x.s.Guard.Limit), false)
+		}
 		return x.refuse(ex.svc.NobodyServes(ex.pick.Choice), false)
 	}
 	for {

@@ -57,12 +57,45 @@ func (x *conn) refuse(e *answer.Error, unread bool) bool {
 	return keep
 }
 
-// requestID is the id that the caller gave the request; it stands in the proxy's own answers and in the log.
+// requestID is the id of the request; it stands in the proxy's own answers and in the log.
 func (x *conn) requestID() ([]byte, bool) {
-	if !x.ex.parsed {
+	switch {
+	case !x.ex.parsed || x.s.IDs == IDsOff:
 		return nil, false
+	case x.ex.made:
+		return x.id[:], true
 	}
 	return x.req.Get(head.XRequestID)
+}
+
+// uuidLen is the length of a UUID as text.
+const uuidLen = 36
+
+// identify gives the request an id where it has none: a random UUID (RFC 9562 5.4).
+func (x *conn) identify() {
+	if x.s.IDs != IDsGenerate {
+		return
+	}
+	if v, _ := x.req.Get(head.XRequestID); len(v) > 0 {
+		return
+	}
+	x.ex.made = true
+	hi, lo := x.src.Uint64(), x.src.Uint64()
+	hi = hi&^0xf000 | 0x4000 // version 4
+	lo = lo&^(3<<62) | 1<<63 // variant of the RFC
+	const digits = "0123456789abcdef"
+	for i := range x.id {
+		switch i {
+		case 8, 13, 18, 23:
+			x.id[i] = '-'
+			if i == 18 {
+				hi = lo
+			}
+			continue
+		}
+		x.id[i] = digits[hi>>60]
+		hi <<= 4
+	}
 }
 
 // lastStop answers a TRACE or OPTIONS request that must not be sent on (RFC 9110 7.6.2). A TRACE is not echoed: it may hold secrets that

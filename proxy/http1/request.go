@@ -167,9 +167,20 @@ func (x *conn) encode() {
 	ex := &x.ex
 	x.extra = append(x.extra[:0], ex.pick.Endpoint.TargetLine...)
 	drop := x.s.Drop
+	switch {
+	case x.s.Inbound || ex.pick.Endpoint.Self:
+		drop |= head.SetOf(head.TraceState)
+		x.toApplication()
+	case ex.pick.Endpoint.Sidecar:
+		x.toSidecar()
+	}
 	if x.s.Inbound && x.peer.Trusted {
 		drop |= head.SetOf(head.XForwardedFor)
 		x.forwardedFor()
+	}
+	if ex.made {
+		drop |= head.SetOf(head.XRequestID) // an empty one
+		x.extra = append(append(append(x.extra, "x-request-id: "...), x.id[:]...), "\r\n"...)
 	}
 	if ex.forwards >= 0 {
 		drop |= head.SetOf(head.MaxForwards)

@@ -23,6 +23,7 @@ import (
 	"spillway/proxy/answer"
 	"spillway/proxy/bulkhead"
 	"spillway/proxy/head"
+	"spillway/proxy/hop"
 	"spillway/proxy/http1/codec"
 	"spillway/proxy/pool"
 	"spillway/proxy/sock"
@@ -70,6 +71,17 @@ type Limits struct {
 	HalfClose   time.Duration // a tunnel with one side ended
 }
 
+// IDs is what is done about x-request-id.
+type IDs uint8
+
+// IDsGenerate: one that a request has stands in the log and in own answers, a request without one is given one. IDsPass: the same, but none
+// is given. IDsOff: it is a field like any other.
+const (
+	IDsGenerate IDs = iota
+	IDsPass
+	IDsOff
+)
+
 // Server serves the connections of one listener. Fields are set before the first Serve.
 type Server struct {
 	Name    string // outbound, inbound: stands in the log
@@ -82,6 +94,9 @@ type Server struct {
 	Drop    head.Set                                 // request fields that are not passed on
 	Other   func(c *sock.Conn, p Peer, first []byte) // takes over a connection that begins with a PROXY header; nil: refused
 	Max     *bulkhead.Limit                          // requests at a time; nil: unlimited
+	IDs     IDs
+	Guard   hop.Guard
+	Dropped func(field head.ID, why hop.Fault) // told of a record of a call chain that does not count
 
 	phase atomic.Uint32
 	mu    sync.Mutex
@@ -135,8 +150,9 @@ type conn struct {
 	body  codec.Chunks // of the request
 	abody codec.Chunks // of the answer
 	extra []byte       // lines added to a request
-	out   *sock.Buf    // bytes being written
-	ans   *sock.Buf    // bytes from the endpoint: ans.B[ar:aw]
+	id    [uuidLen]byte
+	out   *sock.Buf // bytes being written
+	ans   *sock.Buf // bytes from the endpoint: ans.B[ar:aw]
 	ar    int
 	aw    int
 
@@ -201,8 +217,14 @@ func (x *conn) release() {
 	x.out = nil
 	x.dropAnswer()
 	// What points into a buffer would keep it from the collector as long as the connection idles.
-	x.req.Arena, x.resp.Arena, x.ex.encoded = nil, nil, nil
+	x.req.Arena, x.resp.Arena, x.ex.encoded, x.ex.chain = nil, nil, nil, hop.Chain{}
+	if cap(x.extra) > extraKept {
+		x.extra = nil
+	}
 }
+
+// extraKept is how large a buffer for added lines an idle connection keeps, in bytes.
+const extraKept = 1 << 10
 
 func (x *conn) dropAnswer() {
 	x.s.Bufs.Put(x.ans)

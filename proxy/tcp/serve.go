@@ -106,7 +106,7 @@ func (s *Server) connect(svc *upstream.Service) (*pool.Conn, upstream.Pick, erro
 	src := upstream.NewSource(rand.Uint64(), rand.Uint64())
 	now := s.Table.Now()
 	svc.Requested(now)
-	pick := svc.Choose(now, &src)
+	pick := svc.Choose(now, &src, false)
 	if pick.Endpoint == nil {
 		return nil, pick, svc.NobodyServes(pick.Choice)
 	}

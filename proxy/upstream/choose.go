@@ -39,16 +39,25 @@ func (s *Source) Next() float64 {
 type Pick struct {
 	Choice   *Choice
 	U        float64
-	Tier     int // index into Choice; -1 when nothing can serve
+	Tier     int  // index into Choice; -1 when nothing can serve
+	Home     bool // only endpoints of the own datacenter were candidates
 	Endpoint *Endpoint
 	Reason   decision.Reason
 }
 
-// Choose picks tier and endpoint for the first try of a request. A Pick without Endpoint means that nothing can serve.
-func (s *Service) Choose(now int64, src *Source) Pick {
+// Choose picks tier and endpoint for the first try of a request. With home, endpoints of other datacenters are no candidates. A Pick
+// without Endpoint means that nothing can serve.
+func (s *Service) Choose(now int64, src *Source, home bool) Pick {
 	s.touch(now)
 	c := s.Current(now)
-	p := Pick{Choice: c, U: src.Next()}
+	p := Pick{Choice: c, U: src.Next(), Home: home}
+	if home {
+		if c = c.atHome(); c == nil {
+			p.Tier = -1
+			return p
+		}
+		p.Choice = c
+	}
 	p.Tier = locality.Pick(c.Shares, p.U)
 	if p.Tier < 0 {
 		return p
@@ -59,11 +68,16 @@ func (s *Service) Choose(now int64, src *Source) Pick {
 }
 
 // Another picks for a further try: another endpoint of the same tier; where that tier is down or has no other one, and the policy
-// lets this try leave the tier, the next tier that can serve.
+// lets this try leave the tier, the next tier that can serve. What was no candidate before is none now.
 func (s *Service) Another(now int64, src *Source, before Pick, tried []*balance.Load, leave bool) Pick {
 	c := s.Current(now)
-	p := Pick{Choice: c, U: before.U, Tier: before.Tier, Reason: decision.Retry}
-	if len(c.sets) == 0 {
+	p := Pick{Choice: c, U: before.U, Tier: before.Tier, Home: before.Home, Reason: decision.Retry}
+	if p.Home {
+		if c = c.atHome(); c != nil {
+			p.Choice = c
+		}
+	}
+	if c == nil || len(c.sets) == 0 {
 		p.Tier = -1
 		return p
 	}
@@ -97,6 +111,14 @@ func (s *Service) Another(now int64, src *Source, before Pick, tried []*balance.
 	}
 	p.Tier = -1
 	return p
+}
+
+// atHome is the choice of the own datacenter alone; nil where nothing of it can serve.
+func (c *Choice) atHome() *Choice {
+	if c.home == nil && len(c.sets) > 0 && c.Service.homes == len(c.sets) {
+		return c
+	}
+	return c.home
 }
 
 func (c *Choice) pick(tier int, now int64, rng *rand.Rand, tried []*balance.Load) *Endpoint {
@@ -148,7 +170,37 @@ func (s *Service) recompute(now int64) {
 	for i := range s.tiers {
 		c.sets[i] = s.candidates(i, c.Shares, usable)
 	}
+	c.home = s.recomputeHome(c, usable)
 	s.choice.Store(c)
+}
+
+// recomputeHome makes the choice for requests that must stay in the own datacenter. Its sets are c's where they would be the same, which is
+// nearly always. Without a usable endpoint there is none: panic is a hope for those who have nowhere else to go, and such a request has
+// come from elsewhere.
+func (s *Service) recomputeHome(c *Choice, usable [][]*Endpoint) *Choice {
+	well := 0
+	for i := range s.homes {
+		well += c.States[i].Usable
+	}
+	if well == 0 || s.homes == len(s.tiers) {
+		return nil
+	}
+	h := &Choice{Service: s, policy: s.Policy.Locality, States: slices.Clone(c.States[:s.homes]), sets: make([]set, s.homes)}
+	if !slices.ContainsFunc(c.Shares[:s.homes], func(sh locality.Share) bool { return sh.Panic }) {
+		h.policy.PanicThreshold = 0 // panic is for when all tiers together are short, the others included
+	}
+	h.Shares = locality.Split(h.policy, h.States, nil)
+	if locality.Pick(h.Shares, 0) < 0 {
+		s.lastHope(h)
+	}
+	if slices.EqualFunc(h.Shares, c.Shares[:s.homes], func(a, b locality.Share) bool { return a.Panic == b.Panic && a.Merged == b.Merged }) {
+		copy(h.sets, c.sets)
+		return h
+	}
+	for i := range h.sets {
+		h.sets[i] = s.candidates(i, h.Shares, usable)
+	}
+	return h
 }
 
 // lastHope is for when nothing else can serve: a tier counts as down after two of its endpoints refused, but others of it may be well.

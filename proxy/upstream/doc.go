@@ -44,7 +44,8 @@ type State struct {
 // Cluster is the endpoints of one service in one datacenter: bulkhead, connections and metrics of their own.
 type Cluster struct {
 	Service, Datacenter string
-	Cross               bool // another datacenter than this proxy's
+	Cross               bool // another datacenter than this proxy's, or nobody knows
+	Hop                 bool // another datacenter than this proxy's, and both are known: a request that goes there makes a hop
 	Limits              bulkhead.Cluster
 	Group               pool.Group
 	Metric              *metric.Cluster
@@ -58,12 +59,14 @@ type Endpoint struct {
 	Host       []byte         // the same, for a request without a Host
 	Dial       netip.AddrPort // where connections go: the sidecar where there is one
 	Sidecar    bool
+	Self       bool   // the application of this proxy, called past its own inbound listener
 	TargetLine []byte // "x-spillway-target: IP:PORT\r\n" for a sidecar, else nil
 	Weight     int
 	Said       discovery.Health
 	Cluster    *Cluster
 	Queue      *pool.Queue
-	Tier       int // index into Service.tiers
+	Own        bool // a listener of this proxy: never dialled
+	Tier       int  // index into Service.tiers
 	ConnectMax time.Duration
 	downs      *health.TierDown // of its tier
 }
@@ -92,6 +95,7 @@ type Service struct {
 
 	endpoints []*Endpoint
 	tiers     []tier
+	homes     int // tiers of the own datacenter: the first ones
 	choice    atomic.Pointer[Choice]
 }
 
@@ -109,7 +113,8 @@ type Choice struct {
 	Shares  []locality.Share
 	policy  discovery.LocalityPolicy // the service's; without panic in the last hope
 	sets    []set
-	until   int64 // the instant at which time alone changes it; 0 never
+	home    *Choice // of the tiers of the own datacenter alone; nil where those cannot serve, or are all there is
+	until   int64   // the instant at which time alone changes it; 0 never
 }
 
 type set struct {

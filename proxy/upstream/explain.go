@@ -37,6 +37,8 @@ func (v *View) Host(host string) *Service {
 // Condition is the health of an endpoint in a word or two; "usable" is good.
 func (e *Endpoint) Condition(now int64) string {
 	switch {
+	case e.Own:
+		return "a listener of this proxy: never dialled"
 	case e.Said == discovery.Draining:
 		return "draining"
 	case e.Said == discovery.Unhealthy:

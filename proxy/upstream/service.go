@@ -23,6 +23,16 @@ func (p *Pick) TierNumber() int {
 	return p.Choice.Service.tiers[p.Tier].Number
 }
 
+// NobodyAtHome is the refusal of a request whose call chain may not hop any more, when no tier of the own datacenter can serve it.
+func (s *Service) NobodyAtHome(c *Choice, limit int) *answer.Error {
+	here := "no endpoint"
+	for i := range s.homes {
+		here = fmt.Sprintf("%d/%d usable", c.States[i].Usable, c.States[i].Total)
+	}
+	hint := fmt.Sprintf("%s: the call chain has made its %d/%d hops for it (hop.limit), and %s has %s", s.core.label, limit, limit, s.core.table.place.Home.Datacenter(s.core.table.place.Level), here)
+	return &answer.Error{Code: answer.Loop, Hint: hint[:min(len(hint), answer.HintMax)]}
+}
+
 // NobodyServes is the refusal when no tier can serve: it says tier by tier why.
 func (s *Service) NobodyServes(c *Choice) *answer.Error {
 	if len(c.States) == 0 {
@@ -33,6 +43,12 @@ func (s *Service) NobodyServes(c *Choice) *answer.Error {
 		parts[i] = fmt.Sprintf("%s %d/%d usable", st.Datacenter, st.Usable, st.Total)
 		if st.Down {
 			parts[i] = st.Datacenter + " down"
+		}
+	}
+	for _, e := range s.endpoints {
+		if e.Own {
+			parts = append(parts, e.Text+" is a listener of this proxy and never dialled")
+			break
 		}
 	}
 	hint := s.Name + ": " + strings.Join(parts, ", ")

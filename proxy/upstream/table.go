@@ -33,6 +33,7 @@ type Table struct {
 	listed   map[string]bool // outbound.services: checked also when nobody calls them
 	clock    func() int64    // monotonic nanoseconds
 	metrics  *metric.Metrics
+	self     Self
 	checker  atomic.Pointer[Checker]
 	view     atomic.Pointer[View]
 	listings atomic.Uint64 // generation of CheckItems
@@ -52,6 +53,17 @@ func New(place locality.Place, listed []string, clock func() int64, m *metric.Me
 	}
 	return t
 }
+
+// Self is what a table knows of the proxy that it belongs to.
+type Self struct {
+	Listens     func(netip.AddrPort) bool // one of its own listeners has the address
+	Application netip.AddrPort            // where its inbound listener delivers; zero: the address that was called
+}
+
+// SetSelf is called before the first Apply.
+func (t *Table) SetSelf(s Self) { t.self = s }
+
+func (t *Table) listens(a netip.AddrPort) bool { return t.self.Listens != nil && t.self.Listens(a) }
 
 // View is the latest view; nil before the first snapshot.
 func (t *Table) View() *View { return t.view.Load() }
@@ -160,11 +172,14 @@ func (t *Table) compile(m *discovery.Service, label string) *Service {
 		for _, at := range lt.Members {
 			e := s.endpoints[at]
 			e.Tier, e.downs = i, ct.down
-			if e.Weight > 0 {
+			if e.Weight > 0 && !e.Own {
 				ct.members = append(ct.members, e)
 			}
 		}
 		s.tiers = append(s.tiers, ct)
+		if lt.Home {
+			s.homes = i + 1
+		}
 	}
 	for _, e := range s.endpoints {
 		e.State.current.Store(e)
@@ -200,10 +215,18 @@ func (t *Table) pruneClusters(k *core) {
 func (t *Table) endpoint(k *core, s *Service, m *discovery.Endpoint) *Endpoint {
 	e := &Endpoint{Address: m.Address, Text: m.Address.String(), Dial: m.Address, Weight: m.Weight, Said: m.Health}
 	e.Host = []byte(e.Text)
+	e.Own = t.listens(m.Address)
 	if m.Sidecar != 0 {
-		e.Sidecar = true
 		e.Dial = netip.AddrPortFrom(m.Address.Addr(), m.Sidecar)
-		e.TargetLine = []byte("x-spillway-target: " + e.Text + "\r\n")
+		if e.Sidecar = !t.listens(e.Dial); e.Sidecar {
+			e.TargetLine = []byte("x-spillway-target: " + e.Text + "\r\n")
+		} else {
+			// The service calls itself: its own proxy needs no second pass.
+			e.Self, e.Dial = true, m.Address
+			if t.self.Application.IsValid() {
+				e.Dial = t.self.Application
+			}
+		}
 	}
 	e.Cluster = t.cluster(k, s, m.Locality)
 	e.ConnectMax = s.Policy.Connect.Local
@@ -236,6 +259,7 @@ func (t *Table) cluster(k *core, s *Service, l discovery.Locality) *Cluster {
 		c = &Cluster{Service: k.label, Datacenter: dc, Metric: t.metrics.Cluster(k.label, dc)}
 		// An unlabelled endpoint beside an unlabelled proxy is nobody's local: it gets the careful limits.
 		c.Cross = !t.place.Own(l)
+		c.Hop = c.Cross && dc != discovery.UnknownDatacenter && t.place.Home.Datacenter(t.place.Level) != discovery.UnknownDatacenter
 		c.Group.Limits = &c.Limits
 		c.Group.Opened = func(err error) { c.Metric.Dialled(dialResult(err)) }
 		c.Metric.Watch(&c.Limits)
@@ -319,7 +343,7 @@ func (t *Table) CheckItems(generation uint64) ([]check.Item, uint64) {
 			if e.Sidecar {
 				it.Target = e.Address
 			}
-			if on || it.ProbeDue != 0 {
+			if (on || it.ProbeDue != 0) && !e.Own {
 				items = append(items, it)
 			}
 		}

@@ -71,7 +71,7 @@ func (w *world) service(name string) *Service { return w.View().Service(name) }
 func (w *world) shares(s *Service, n int) map[string]int {
 	src, out := NewSource(1, 2), map[string]int{}
 	for range n {
-		p := s.Choose(w.now, &src)
+		p := s.Choose(w.now, &src, false)
 		if p.Endpoint == nil {
 			out["nobody"]++
 			continue
@@ -125,7 +125,7 @@ func TestTierDownAndBack(t *testing.T) {
 		t.Fatalf("dc1 is down: %v", got)
 	}
 	src := NewSource(3, 4)
-	if p := s.Choose(w.now, &src); p.Reason != decision.TierDown {
+	if p := s.Choose(w.now, &src, false); p.Reason != decision.TierDown {
 		t.Fatalf("reason %s", p.Reason)
 	}
 	w.OnProbe(w.endpoint(s, 3).ID, true)
@@ -159,12 +159,12 @@ func TestTheLastTierIsTriedToItsEnd(t *testing.T) {
 	w.endpoint(s, 1).Refused(w.now)
 	w.endpoint(s, 2).Refused(w.now + 1)
 	src := NewSource(1, 2)
-	if p := s.Choose(w.now, &src); p.Endpoint == nil || p.Endpoint == w.endpoint(s, 1) || p.Endpoint == w.endpoint(s, 2) {
+	if p := s.Choose(w.now, &src, false); p.Endpoint == nil || p.Endpoint == w.endpoint(s, 1) || p.Endpoint == w.endpoint(s, 2) {
 		t.Fatalf("%+v", p)
 	}
 	w.endpoint(s, 3).Refused(w.now + 2)
 	w.endpoint(s, 4).Refused(w.now + 3)
-	if p := s.Choose(w.now, &src); p.Endpoint != nil {
+	if p := s.Choose(w.now, &src, false); p.Endpoint != nil {
 		t.Fatal("all four have just refused: that is told at once")
 	}
 }
@@ -174,7 +174,7 @@ func TestAnotherStaysInItsTierThenLeaves(t *testing.T) {
 	w.apply(discovery.Service{Name: "pay", Endpoints: []discovery.Endpoint{at(1, zoneA), at(2, zoneA), at(11, far)}})
 	s := w.service("pay")
 	src := NewSource(1, 2)
-	first := s.Choose(w.now, &src)
+	first := s.Choose(w.now, &src, false)
 	tried := []*balance.Load{&first.Endpoint.Load}
 	second := s.Another(w.now, &src, first, tried, true)
 	if second.Endpoint == nil || second.Endpoint.Cluster.Datacenter != "dc1" || second.Endpoint == first.Endpoint {
@@ -195,7 +195,7 @@ func TestSmallTierIsMerged(t *testing.T) {
 	s := w.service("pay")
 	src, hits := NewSource(1, 2), map[byte]int{}
 	for range 3000 {
-		hits[s.Choose(w.now, &src).Endpoint.Address.Addr().As4()[3]]++
+		hits[s.Choose(w.now, &src, false).Endpoint.Address.Addr().As4()[3]]++
 	}
 	if hits[1] < 800 || hits[2] < 800 || hits[3] < 800 || hits[11] != 0 {
 		t.Fatalf("one endpoint of the own zone shares with the rest of the datacenter: %v", hits)
@@ -236,7 +236,7 @@ func TestWeightZeroGetsNothing(t *testing.T) {
 	s := w.service("pay")
 	src := NewSource(1, 2)
 	for range 100 {
-		if s.Choose(w.now, &src).Endpoint.Weight == 0 {
+		if s.Choose(w.now, &src, false).Endpoint.Weight == 0 {
 			t.Fatal("chosen")
 		}
 	}
@@ -276,7 +276,7 @@ func TestCheckItemsAreThoseOfCalledOrListedServices(t *testing.T) {
 		t.Fatal("nothing changed")
 	}
 	src := NewSource(1, 2)
-	w.service("rare").Choose(w.now, &src)
+	w.service("rare").Choose(w.now, &src, false)
 	if items, gen = w.CheckItems(gen); len(items) != 8 {
 		t.Fatalf("%d items: rare was called", len(items))
 	}
@@ -309,7 +309,7 @@ func TestChooseAllocatesNothing(t *testing.T) {
 	w.apply(discovery.Service{Name: "pay", Endpoints: append(four(zoneA, 1), four(far, 11)...)})
 	s := w.service("pay")
 	src := NewSource(1, 2)
-	if n := testing.AllocsPerRun(1000, func() { s.Requested(w.now); _ = s.Choose(w.now, &src) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { s.Requested(w.now); _ = s.Choose(w.now, &src, false) }); n != 0 {
 		t.Fatalf("%v allocations", n)
 	}
 }
@@ -321,6 +321,62 @@ func BenchmarkChoose(b *testing.B) {
 	src := NewSource(1, 2)
 	b.ReportAllocs()
 	for b.Loop() {
-		_ = s.Choose(w.now, &src)
+		_ = s.Choose(w.now, &src, false)
+	}
+}
+
+// TestChooseAtHome: a request that must stay at home has the endpoints there that can serve, or none; its further tries stay too.
+func TestChooseAtHome(t *testing.T) {
+	w := newWorld(t)
+	w.apply(discovery.Service{Name: "pay", Endpoints: append(four(zoneA, 1), four(far, 11)...)},
+		discovery.Service{Name: "away", Endpoints: four(far, 11)}, discovery.Service{Name: "all", Endpoints: four(zoneB, 1)})
+	src := NewSource(1, 2)
+	s := w.service("pay")
+	home := func(s *Service, n int) map[byte]int {
+		hits := map[byte]int{}
+		for range n {
+			p := s.Choose(w.now, &src, true)
+			if !p.Home {
+				t.Fatal("a pick does not say that it was bound")
+			}
+			at := byte(0)
+			if p.Endpoint != nil {
+				at = p.Endpoint.Address.Addr().As4()[3]
+			}
+			hits[at]++
+		}
+		return hits
+	}
+	for n := byte(1); n <= 3; n++ { // one of four is left: it keeps 35 % of the others, and all of these; no panic, as dc2 is well
+		w.endpoint(s, n).Refused(w.now)
+		w.now += int64(2 * time.Second) // not two within a second: the tier is not down
+	}
+	if got := home(s, 100); got[4] != 100 {
+		t.Errorf("with one left: %v", got)
+	}
+	if got := w.shares(s, 1000); got["dc2"] < 600 {
+		t.Errorf("others: %v", got)
+	}
+	// A further try goes nowhere else, whatever the policy says of tiers.
+	p := s.Choose(w.now, &src, true)
+	tried := []*balance.Load{&p.Endpoint.Load}
+	if next := s.Another(w.now, &src, p, tried, true); next.Endpoint != nil {
+		t.Errorf("a further try went to %s", next.Endpoint.Text)
+	}
+	w.endpoint(s, 4).Refused(w.now)
+	if got := home(s, 10); got[0] != 10 {
+		t.Errorf("with none left: %v", got)
+	}
+	if next := s.Another(w.now, &src, p, nil, true); next.Endpoint != nil {
+		t.Errorf("a further try went to %s", next.Endpoint.Text)
+	}
+	if got := home(w.service("away"), 10); got[0] != 10 {
+		t.Errorf("a service elsewhere: %v", got)
+	}
+	if got := home(w.service("all"), 100); got[0] != 0 {
+		t.Errorf("a service that is here alone: %v", got)
+	}
+	if n := testing.AllocsPerRun(1000, func() { _ = w.service("all").Choose(w.now, &src, true) }); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }

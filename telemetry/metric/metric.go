@@ -27,6 +27,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 
 	rejected, inboundRefused *prometheus.CounterVec
+	recordsDropped           *prometheus.CounterVec
 	kept                     *prometheus.GaugeVec
 	stretched, version       prometheus.Gauge
 	logDropped               prometheus.Counter
@@ -53,9 +54,10 @@ func New(version string) *Metrics {
 	m.logDropped = prometheus.NewCounter(prometheus.CounterOpts{Name: "spillway_access_log_dropped_total", Help: "Access log lines dropped because the log could not be written fast enough, or at all."})
 	m.rejected = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "spillway_discovery_rejected_total", Help: "Discovered files that were refused; the content before stayed."}, []string{"file"})
 	m.inboundRefused = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "spillway_inbound_refused_total", Help: "Connections to the inbound listener that were closed without an answer."}, []string{"reason"})
+	m.recordsDropped = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "spillway_records_dropped_total", Help: "Records of call chains that did not count; the requests went on."}, []string{"field", "reason"})
 	m.kept = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "spillway_discovery_kept_endpoints", Help: "Endpoints kept although the source's list became empty."}, []string{"service"})
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		build, m.stretched, m.version, m.logDropped, m.rejected, m.inboundRefused, m.kept, (*collector)(m))
+		build, m.stretched, m.version, m.logDropped, m.rejected, m.inboundRefused, m.recordsDropped, m.kept, (*collector)(m))
 	return m
 }
 
@@ -93,6 +95,11 @@ func (m *Metrics) AccessLogDropped() { m.logDropped.Inc() }
 
 // InboundRefused counts a connection that inbound closed; reason is from a closed list.
 func (m *Metrics) InboundRefused(reason string) { m.inboundRefused.WithLabelValues(reason).Inc() }
+
+// RecordDropped counts a record of a call chain that did not count; field and reason are from closed lists.
+func (m *Metrics) RecordDropped(field, reason string) {
+	m.recordsDropped.WithLabelValues(field, reason).Inc()
+}
 
 // Listener names a gauge of a listener's open connections, read at a scrape; name is its key in the configuration. Several of one name
 // are added up.

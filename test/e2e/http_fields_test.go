@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -44,6 +45,47 @@ func TestRequestID(t *testing.T) {
 	c.send("GET / HTTP/1.1\r\nHost: unknown\r\nX-Request-ID: mine\r\n\r\n")
 	if m := c.answer("GET"); !m.has("x-request-id", "mine") {
 		t.Errorf("the proxy's own answer does not name the request id: %q", m.head)
+	}
+}
+
+// TestRequestIDIsMade: a request without an id, or with an empty one, is given one; it is the same at the second proxy and in the log.
+func TestRequestIDIsMade(t *testing.T) {
+	t.Parallel()
+	uuid := regexp.MustCompile(`(?m)^x-request-id: ([0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})\r$`)
+	app := heads(t)
+	withSidecar(t, app, "dc1", "")
+	s := startSidecar(t, setup{services: service("pay", "", sidecarAt(app, "dc1")), more: "telemetry: {access_log: {path: stdout}}\n"})
+	c := dial(t, s.outbound())
+	seen := map[string]bool{}
+	for _, fields := range []string{"", "X-Request-Id: \r\n", ""} {
+		c.send("GET / HTTP/1.1\r\nHost: pay\r\n", fields, "\r\n")
+		m := c.answer("GET")
+		found := uuid.FindAllStringSubmatch(string(m.body), -1)
+		if len(found) != 1 || strings.Count(strings.ToLower(string(m.body)), "x-request-id") != 1 || seen[found[0][1]] {
+			t.Fatalf("the application got\n%s", m.body)
+		}
+		seen[found[0][1]] = true
+		eventually(t, waitMax, "the id in the log", func() bool { return strings.Contains(s.output.String(), found[0][1]) })
+	}
+	c.send("GET / HTTP/1.1\r\nHost: unknown\r\n\r\n")
+	if m := c.answer("GET"); !uuid.MatchString(m.head) {
+		t.Errorf("the proxy's own answer has no id: %q", m.head)
+	}
+
+	for mode, named := range map[string]bool{"pass": true, "off": false} {
+		s := startSidecar(t, setup{services: service("pay", "", at(app.addr, "dc1")), more: "telemetry: {request_id: " + mode + "}\n"})
+		c := dial(t, s.outbound())
+		if m := c.get("pay", "/"); strings.Contains(strings.ToLower(string(m.body)), "x-request-id") {
+			t.Errorf("%s: the application got\n%s", mode, m.body)
+		}
+		c.send("GET / HTTP/1.1\r\nHost: pay\r\nX-Request-Id: mine\r\n\r\n")
+		if m := c.answer("GET"); !strings.Contains(string(m.body), "X-Request-Id: mine\r\n") {
+			t.Errorf("%s: the application got\n%s", mode, m.body)
+		}
+		c.send("GET / HTTP/1.1\r\nHost: unknown\r\nX-Request-Id: mine\r\n\r\n")
+		if m := c.answer("GET"); m.has("x-request-id", "mine") != named {
+			t.Errorf("%s: own answer %q", mode, m.head)
+		}
 	}
 }
 

@@ -30,6 +30,7 @@ type setup struct {
 	files    string // discovery files, whole sequence
 	limits   string
 	drain    string
+	hop      string
 	trusted  bool // trust 127.0.0.0/8
 	more     string
 }
@@ -100,7 +101,7 @@ func (c setup) yaml(ip, dir string) string {
 		region = "dc1"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "node: {id: test, locality: {region: %s, zone: %s-a}}\n", region, region)
+	fmt.Fprintf(&b, "node: {id: n-%s, locality: {region: %s, zone: %s-a}}\n", ip, region, region)
 	more := ""
 	if c.outbound != "" {
 		more = ", " + strings.ReplaceAll(c.outbound, "$IP", ip)
@@ -115,9 +116,9 @@ func (c setup) yaml(ip, dir string) string {
 	fmt.Fprintf(&b, "metrics: {listen: \"%s:15020\"}\nready: {listen: \"%s:15021\"}\n", ip, ip)
 	b.WriteString("datacenters: [{name: dc1}, {name: dc2}, {name: dc3}]\n")
 	if c.trusted {
-		b.WriteString("hop: {trusted_networks: [127.0.0.0/8]}\n")
+		c.hop = strings.TrimPrefix(c.hop+", trusted_networks: [127.0.0.0/8]", ", ")
 	}
-	for _, part := range []struct{ key, value string }{{"policy", c.policy}, {"limits", c.limits}, {"drain", c.drain}} {
+	for _, part := range []struct{ key, value string }{{"policy", c.policy}, {"limits", c.limits}, {"drain", c.drain}, {"hop", c.hop}} {
 		if part.value != "" {
 			fmt.Fprintf(&b, "%s: {%s}\n", part.key, part.value)
 		}

@@ -17,6 +17,7 @@ var purePackages = []string{
 	"proxy/detect",
 	"proxy/head",
 	"proxy/health",
+	"proxy/hop",
 	"proxy/http1/codec",
 	"proxy/listen/proxyproto",
 	"proxy/locality",
