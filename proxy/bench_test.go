@@ -3,6 +3,7 @@ package proxy
 import (
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,24 +48,34 @@ const (
 	benchAnswer  = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\nServer: x\r\n\r\nhello"
 )
 
-func exchanges(b *testing.B, pause time.Duration) {
-	_, addr := start(b, service(policy(), rawEndpoint(b, benchAnswer, pause)))
+func exchanges(b *testing.B, pause time.Duration, request string, change func(*discovery.Endpoint)) {
+	e := rawEndpoint(b, benchAnswer, pause)
+	if change != nil {
+		change(&e)
+	}
+	_, addr := start(b, service(policy(), e))
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer c.Close()
-	request, buf := []byte(benchRequest), make([]byte, 4096)
+	bytes, buf := []byte(request), make([]byte, 4096)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := c.Write(request); err != nil {
+		if _, err := c.Write(bytes); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := c.Read(buf); err != nil {
-			b.Fatal(err)
+		if n, err := c.Read(buf); err != nil || n < 12 || string(buf[:12]) != "HTTP/1.1 200" {
+			b.Fatalf("%v %q", err, buf[:n])
 		}
 	}
 }
 
-func BenchmarkExchange(b *testing.B)     { exchanges(b, 0) }
-func BenchmarkExchange10ms(b *testing.B) { exchanges(b, 10*time.Millisecond) }
+func BenchmarkExchange(b *testing.B)     { exchanges(b, 0, benchRequest, nil) }
+func BenchmarkExchange10ms(b *testing.B) { exchanges(b, 10*time.Millisecond, benchRequest, nil) }
+
+// BenchmarkExchangeHop: a request that carries its chain goes to a sidecar in another datacenter.
+func BenchmarkExchangeHop(b *testing.B) {
+	request := strings.TrimSuffix(benchRequest, "\r\n") + "tracestate: vendor=1,spillway=1:2:ledger@dc1;order@dc2\r\n\r\n"
+	exchanges(b, 0, request, func(e *discovery.Endpoint) { e.Sidecar, e.Locality = e.Address.Port(), dc2 })
+}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"spillway/discovery"
+	"spillway/proxy/hop"
 	"spillway/proxy/http1"
 	"spillway/proxy/http1/codec"
 	"spillway/proxy/locality"
@@ -53,6 +54,7 @@ func start(t testing.TB, services ...discovery.Service) (*Proxy, string) {
 	t.Helper()
 	cfg := Config{Place: locality.Place{Home: dc1, Order: []string{"dc1", "dc2"}, Levels: policy().Locality.Tiers},
 		Outbound: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, Policy: policy(),
+		Hop:    hop.Guard{ID: "test", Datacenter: "dc1", Limit: 1, DepthMax: 32},
 		Limits: http1.Limits{Head: codec.Limits{HeadMax: 64 << 10, FieldsMax: 256}, HeadTimeout: 10 * time.Second, Idle: time.Minute, HalfClose: time.Minute},
 		Drain:  time.Second}
 	p, err := New(cfg, Tools{Log: slog.New(slog.DiscardHandler), Metrics: metric.New("test")})
