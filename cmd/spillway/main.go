@@ -44,7 +44,7 @@ type commands struct {
 	Explain explainFlags `cmd:"" help:"Ask the running sidecar where a request would go, and why."`
 
 	Demo struct {
-		Scenario string `arg:"" optional:"" default:"all" enum:"all,nearby,spill,failover" help:"all, nearby, spill or failover (default: all)."`
+		Scenario string `arg:"" optional:"" default:"all" enum:"all,nearby,spill,failover,loop" help:"all, nearby, spill, failover or loop (default: all)."`
 		JSON     bool   `name:"json" help:"Print one JSON document."`
 	} `cmd:"" help:"Show it on loopback, with real processes and real faults."`
 
@@ -56,6 +56,12 @@ type commands struct {
 		Datacenter string        `required:""`
 		Delay      time.Duration ``
 	} `cmd:"" hidden:"" name:"demo-endpoint"`
+
+	DemoGateway struct {
+		Listen     string `required:""`
+		Datacenter string `required:""`
+		Outbound   string `required:""`
+	} `cmd:"" hidden:"" name:"demo-gateway"`
 }
 
 func main() {
@@ -113,6 +119,8 @@ func (c *commands) dispatch(name string, stdout, stderr io.Writer) int {
 	case "demo-endpoint":
 		return endpoint(demo.EndpointOptions{Listen: c.DemoEndpoint.Listen, Name: c.DemoEndpoint.Name,
 			Datacenter: c.DemoEndpoint.Datacenter, Delay: c.DemoEndpoint.Delay}, stdout, stderr)
+	case "demo-gateway":
+		return gateway(demo.GatewayOptions{Listen: c.DemoGateway.Listen, Datacenter: c.DemoGateway.Datacenter, Outbound: c.DemoGateway.Outbound}, stdout, stderr)
 	default:
 		return show(c.Demo.Scenario, c.Demo.JSON, stdout, stderr)
 	}
@@ -148,6 +156,17 @@ func endpoint(o demo.EndpointOptions, stdout, stderr io.Writer) int {
 	defer stop()
 	if err := demo.Endpoint(ctx, o, stdout); err != nil {
 		fmt.Fprintln(stderr, "spillway demo-endpoint:", err)
+		return exitFailed
+	}
+	return exitGood
+}
+
+// gateway is one gateway of the demo.
+func gateway(o demo.GatewayOptions, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := demo.Gateway(ctx, o, stdout); err != nil {
+		fmt.Fprintln(stderr, "spillway demo-gateway:", err)
 		return exitFailed
 	}
 	return exitGood

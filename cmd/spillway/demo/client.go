@@ -24,6 +24,7 @@ type answer struct {
 	status               int
 	endpoint, datacenter string
 	reason               string // x-spillway-reason: the sidecar itself answered
+	gateways             int    // that it has passed
 }
 
 // good tells whether an endpoint served the request.
@@ -87,7 +88,8 @@ func (c *caller) exchange(method string) (answer, error) {
 	if resp.Close {
 		c.close()
 	}
-	return answer{resp.StatusCode, resp.Header.Get(fieldEndpoint), resp.Header.Get(fieldDatacenter), resp.Header.Get("X-Spillway-Reason")}, nil
+	return answer{resp.StatusCode, resp.Header.Get(fieldEndpoint), resp.Header.Get(fieldDatacenter), resp.Header.Get("X-Spillway-Reason"),
+		len(resp.Header.Values(fieldGateways))}, nil
 }
 
 // callers are the connections of a client that has several requests open at a time. Safe for concurrent use.

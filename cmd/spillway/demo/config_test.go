@@ -15,8 +15,12 @@ func TestSidecarConfig(t *testing.T) {
 		policies[c.configuration] = c.policy
 	}
 	for name, policy := range policies {
-		s := settings{Service: serviceName, Policy: policy, Socket: filepath.Join(t.TempDir(), "a.sock"), Outbound: 1001, Inbound: 1002, Admin: 1003, Metrics: 1004, Ready: 1005,
+		s := settings{ID: name, Beside: "client", Region: nearby, InboundIP: "127.0.0.1", Service: serviceName, Policy: policy, Socket: filepath.Join(t.TempDir(), "a.sock"), Outbound: 1001, Inbound: 1002, Admin: 1003, Metrics: 1004, Ready: 1005,
 			Endpoints: []listed{{"127.0.1.1:9001", nearby, "dc1-a"}, {"127.0.2.1:9001", faraway, "dc2-a"}}}
+		if name == "neither" { // any one of them: this one stands beside a gateway
+			s.GatewayPort, s.HopLimit, s.Other = 9002, 1, &listedGateway{"127.0.2.5:9002", faraway, 9003}
+			s.Policy = ""
+		}
 		text, err := s.render()
 		if err != nil {
 			t.Fatal(err)
@@ -30,8 +34,9 @@ func TestSidecarConfig(t *testing.T) {
 			t.Errorf("%s: %v\n%s", name, faults, text)
 			continue
 		}
-		if len(cfg.Services) != 1 || len(cfg.Services[0].Endpoints) != 2 {
-			t.Errorf("%s: %d services", name, len(cfg.Services))
+		last := cfg.Services[len(cfg.Services)-1]
+		if want := 1 + min(s.GatewayPort, 1); len(cfg.Services) != want || len(last.Endpoints) != 2 || len(cfg.TrustedNetworks) != want-1 || cfg.Hop.Limit != 1 {
+			t.Errorf("%s: %+v", name, cfg)
 		}
 	}
 }

@@ -40,11 +40,23 @@ type setup struct {
 // listed is an endpoint as the configuration lists it.
 type listed struct{ Address, Region, Zone string }
 
+// listedGateway is the gateway of the other datacenter, behind its sidecar.
+type listedGateway struct {
+	Address, Region string
+	Sidecar         int
+}
+
 // settings fills the template.
 type settings struct {
+	ID, Beside, Region                       string // of the sidecar; what it stands beside
 	Service, Policy, Socket                  string
+	InboundIP                                string
 	Outbound, Inbound, Admin, Metrics, Ready int
 	Endpoints                                []listed
+
+	GatewayPort int // of the gateway that it stands beside; 0: none, and nobody is trusted
+	HopLimit    int
+	Other       *listedGateway
 }
 
 // sidecar is one running sidecar.
@@ -57,6 +69,9 @@ type sidecar struct {
 func (s *sidecar) address() string { return fmt.Sprintf("127.0.0.1:%d", s.settings.Outbound) }
 
 func (s *sidecar) stop() {
+	if s.proc == nil {
+		return
+	}
 	s.proc.strike()
 	_ = s.proc.bury() // what is stuck in the kernel is tied to this process anyway
 }
@@ -81,28 +96,44 @@ func (w *world) sidecar(ctx context.Context, c setup) (*sidecar, error) {
 	return nil, err
 }
 
-func (w *world) startSidecar(name string, c setup) (*sidecar, error) {
-	s := &sidecar{settings: settings{Service: serviceName, Policy: c.policy, Socket: filepath.Join(w.dir, name+".sock")}}
+// settings are those of a sidecar beside the client in dc1.
+func (w *world) settings(name string, c setup) settings {
+	set := settings{ID: name, Beside: "client", Region: nearby, InboundIP: "127.0.0.1", Service: serviceName, Policy: c.policy, Socket: filepath.Join(w.dir, name+".sock")}
 	for _, e := range w.endpoints {
 		l := listed{e.address.String(), e.datacenter, e.datacenter + "-a"}
 		if c.oneZone {
 			l.Region, l.Zone = nearby, nearby+"-a"
 		}
-		s.settings.Endpoints = append(s.settings.Endpoints, l)
+		set.Endpoints = append(set.Endpoints, l)
 	}
-	if err := freePorts(&s.settings.Outbound, &s.settings.Inbound, &s.settings.Admin, &s.settings.Metrics, &s.settings.Ready); err != nil {
+	return set
+}
+
+func (w *world) startSidecar(name string, c setup) (*sidecar, error) {
+	s := &sidecar{settings: w.settings(name, c)}
+	if err := s.ports(); err != nil {
 		return nil, err
 	}
+	return s, s.start(w, name)
+}
+
+// ports finds free ports for all its listeners.
+func (s *sidecar) ports() error {
+	return freePorts(&s.settings.Outbound, &s.settings.Inbound, &s.settings.Admin, &s.settings.Metrics, &s.settings.Ready)
+}
+
+// start writes its configuration and starts the process.
+func (s *sidecar) start(w *world, name string) error {
 	text, err := s.settings.render()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	path := filepath.Join(w.dir, name+".yaml")
 	if err := os.WriteFile(path, text, 0o600); err != nil {
-		return nil, err
+		return err
 	}
 	s.proc, err = start("sidecar "+name, w.executable, "run", "-c", path)
-	return s, err
+	return err
 }
 
 // render is the configuration file.
