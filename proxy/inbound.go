@@ -12,6 +12,7 @@ import (
 	"spillway/discovery"
 	"spillway/proxy/answer"
 	"spillway/proxy/head"
+	"spillway/proxy/hop"
 	"spillway/proxy/http1"
 	"spillway/proxy/http1/codec"
 	"spillway/proxy/listen/proxyproto"
@@ -142,6 +143,9 @@ func (p *Proxy) inboundTCP(c *sock.Conn, peer http1.Peer, first []byte) {
 		return
 	}
 	svc, why := p.application(h.Target, peer.Local.Addr(), discovery.TCP)
+	if svc != nil && p.goesRound(h) {
+		svc, why = nil, "loop"
+	}
 	if svc == nil {
 		p.tools.Metrics.InboundRefused(why)
 		c.Close()
@@ -149,6 +153,27 @@ func (p *Proxy) inboundTCP(c *sock.Conn, peer http1.Peer, first []byte) {
 	}
 	p.tcpIn.Serve(c, peer.Remote, svc, rest)
 }
+
+// goesRound tells whether a connection has passed this proxy already, or whether its chain is too deep. A record that does not count is
+// dropped.
+func (p *Proxy) goesRound(h proxyproto.Header) bool {
+	chain, fault := hop.Chain{}, hop.None
+	switch h.Hops {
+	case 0:
+		return false
+	case 1:
+		chain, fault = hop.ParseRecord([]byte(h.Hop))
+	default:
+		fault = hop.Duplicate
+	}
+	if fault != hop.None {
+		p.tools.Metrics.RecordDropped(hopTLV, fault.String())
+	}
+	return chain.Passed(p.cfg.Hop.ID) || chain.Depth > p.cfg.Hop.DepthMax
+}
+
+// hopTLV is the name of the record of a TCP connection in metrics.
+const hopTLV = "proxy_protocol"
 
 // proxyHeader reads a PROXY v2 header that begins with first, and gives what came behind it.
 func (p *Proxy) proxyHeader(c *sock.Conn, first []byte) (h proxyproto.Header, rest []byte, err error) {

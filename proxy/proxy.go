@@ -96,7 +96,7 @@ func New(cfg Config, tools Tools) (*Proxy, error) {
 	p.checks = check.New(p.table, p.table, clock, cfg.Policy.Health.ChecksPerSecMax, tools.Metrics.ChecksStretched, tools.Log)
 	p.table.SetChecker(p.checks)
 	p.tcpIn = &tcp.Server{Table: p.table, HalfClose: cfg.Limits.HalfClose, Log: tools.Log}
-	p.tcpOut = &tcp.Server{Table: p.table, HalfClose: cfg.Limits.HalfClose, Log: tools.Log}
+	p.tcpOut = &tcp.Server{Table: p.table, HalfClose: cfg.Limits.HalfClose, Log: tools.Log, Guard: cfg.Hop}
 	if err := p.openAll(); err != nil {
 		for _, l := range append(p.inL, p.outL...) {
 			l.Close()

@@ -11,6 +11,7 @@ import (
 
 	"spillway/discovery"
 	"spillway/proxy/balance"
+	"spillway/proxy/hop"
 	"spillway/proxy/listen/proxyproto"
 	"spillway/proxy/pool"
 	"spillway/proxy/retry"
@@ -23,6 +24,7 @@ type Server struct {
 	Table     *upstream.Table
 	HalfClose time.Duration
 	Log       *slog.Logger
+	Guard     hop.Guard
 
 	mu    sync.Mutex
 	pairs map[*net.TCPConn]*net.TCPConn // client side to endpoint side
@@ -77,11 +79,20 @@ func (s *Server) Serve(conn *sock.Conn, remote netip.AddrPort, svc *upstream.Ser
 	defer ep.Load.End()
 	start := time.Now()
 	if ep.Sidecar {
-		h := proxyproto.Header{Source: remote, Destination: ep.Address, Target: ep.Address}
+		h := proxyproto.Header{Source: remote, Destination: ep.Address, Target: ep.Address, Hop: s.hop(ep, svc)}
 		err = up.WriteAll(proxyproto.Append(nil, h), svc.Policy.IdleAfter)
 	}
 	s.relay(c, up, err, append(early, held...), svc)
 	ep.Cluster.Metric.Tunnel(time.Since(start).Seconds())
+}
+
+// hop is the record for the sidecar of an endpoint: the chain begins with this connection, whose bytes say nothing of one before.
+func (s *Server) hop(ep *upstream.Endpoint, svc *upstream.Service) string {
+	datacenter := ""
+	if ep.Cluster.Hop {
+		datacenter = ep.Cluster.Datacenter
+	}
+	return string(new(hop.Chain).AppendRecord(nil, s.Guard.ID, svc.Name, datacenter))
 }
 
 // relay moves the bytes and gives the connection's slot back. err is what went wrong before it.
@@ -106,7 +117,11 @@ func (s *Server) connect(svc *upstream.Service) (*pool.Conn, upstream.Pick, erro
 	src := upstream.NewSource(rand.Uint64(), rand.Uint64())
 	now := s.Table.Now()
 	svc.Requested(now)
-	pick := svc.Choose(now, &src, false)
+	home := s.Guard.HomeOnly(new(hop.Chain), svc.Name)
+	pick := svc.Choose(now, &src, home)
+	if pick.Endpoint == nil && home {
+		return nil, pick, svc.NobodyAtHome(pick.Choice, s.Guard.Limit)
+	}
 	if pick.Endpoint == nil {
 		return nil, pick, svc.NobodyServes(pick.Choice)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -331,6 +332,67 @@ func TestOwnListener(t *testing.T) {
 	}
 	if n := s.metric(t, "spillway_dials_total"); n != 1 {
 		t.Errorf("%v connections were opened, want the one to the application", n)
+	}
+}
+
+// TestTCPHop: a TCP connection carries the record to the sidecar of its endpoint; one that comes back to its proxy is closed.
+func TestTCPHop(t *testing.T) {
+	t.Parallel()
+	app := serve(t, echo)
+	in := prepareSidecar(t, setup{region: "dc2", inbound: "ports: [{port: 8080, protocol: tcp}]", trusted: true}, app.ip)
+	in.start(t)
+	in.waitReady(t)
+	ip := strings.Split(app.ip, ".")
+	header := func(records ...string) string {
+		tlvs := "\xe5\x00\x06"
+		for _, part := range ip {
+			n, _ := strconv.Atoi(part)
+			tlvs += string([]byte{byte(n)})
+		}
+		tlvs += "\x1f\x90"
+		for _, r := range records {
+			tlvs += string([]byte{0xe6, byte(len(r) >> 8), byte(len(r))}) + r
+		}
+		return "\r\n\r\n\x00\r\nQUIT\n\x20\x00" + string([]byte{byte(len(tlvs) >> 8), byte(len(tlvs))}) + tlvs
+	}
+	for _, row := range []struct {
+		records []string
+		served  bool
+	}{
+		{nil, true},
+		{[]string{"1;p=db@dc2;v=other;d=1;e=0"}, true},
+		{[]string{"1;p=db@dc2;v=n-" + app.ip + ";d=1;e=0"}, false},
+		{[]string{"1;p=;v=other;d=33;e=0"}, false},
+		{[]string{"nonsense"}, true},
+		{[]string{"1;p=;v=n-" + app.ip + ";d=1", "1;p=;v=n-" + app.ip + ";d=1"}, true},
+	} {
+		c := dial(t, in.inbound())
+		c.send(header(row.records...), "ping")
+		_ = c.CloseWrite()
+		got, _ := io.ReadAll(c.br)
+		if string(got) == "pingbye" != row.served {
+			t.Errorf("%q: %q", row.records, got)
+		}
+	}
+	if n := in.metric(t, "spillway_inbound_refused_total", `reason="loop"`); n != 2 {
+		t.Errorf("%v loops counted, want 2", n)
+	}
+	if n := in.metric(t, "spillway_records_dropped_total", `field="proxy_protocol"`); n != 2 {
+		t.Errorf("%v records dropped, want 2", n)
+	}
+
+	// What an outbound side writes: the endpoint here is its own sidecar's port and shows it.
+	seen := make(chan string, 1)
+	shows := serve(t, func(w *wire) {
+		b, _ := io.ReadAll(w.br)
+		seen <- string(b)
+	})
+	s := tcpService(t, "", at(shows.addr, "dc2", "sidecar: 8080"))
+	c := dial(t, s.db())
+	c.send("x")
+	_ = c.CloseWrite()
+	if got, want := <-seen, "1;p=db@dc2;v=n-"+s.ip+";d=1;e=0x"; !strings.HasSuffix(got, want) {
+		t.Errorf("the sidecar was told %q, want %q at the end", got, want)
 	}
 }
 

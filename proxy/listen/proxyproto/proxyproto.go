@@ -1,7 +1,7 @@
 // Package proxyproto reads and writes the PROXY protocol, version 2 (haproxy.org, proxy-protocol.txt, section 2.2), in front of TCP
 // connections between proxies.
 //
-// Its job: the header, and in it the TLV that names the address which the connection was for.
+// Its job: the header, and in it the TLVs that name the address which the connection was for and the hop record of its call chain.
 // Not its job: reading from a connection, whether the sender may be believed, version 1 of the protocol.
 // It is pure, starts no goroutine, and allocates nothing but what Append's destination lacks. Limits: a header is at most HeaderMax bytes;
 // one that announces more is refused before it has come.
@@ -17,8 +17,15 @@ import (
 // the address in network order, 4 or 16 bytes, and the port, 2 bytes.
 const TargetTLV = 0xE5
 
-// HeaderMax bounds a header, in bytes: what the protocol's authors advise every sender to stay under.
-const HeaderMax = 536
+// HopTLV is the type of the TLV with the hop record, as text (proxy/hop).
+const HopTLV = 0xE6
+
+// hopBytesMax bounds a hop record, in bytes.
+const hopBytesMax = 512
+
+// HeaderMax bounds a header, in bytes: one with IPv6 addresses, a target and the longest hop record. Without the record a header is far
+// under the 536 bytes that the protocol's authors advise.
+const HeaderMax = fixed + 2*size6 + 3 + size6 + 3 + hopBytesMax
 
 const (
 	signature = "\r\n\r\n\x00\r\nQUIT\n"
@@ -35,8 +42,12 @@ const (
 )
 
 // Header is what stands in front of a connection. Source and Destination are zero in a header that speaks for its sender alone, such as
-// that of a health check. Target is zero without the TLV. Addresses have no zone, and IPv4 ones are not mapped into IPv6.
-type Header struct{ Source, Destination, Target netip.AddrPort }
+// that of a health check. Target is zero and Hop empty without their TLVs. Addresses have no zone, and IPv4 ones are not mapped into IPv6.
+type Header struct {
+	Source, Destination, Target netip.AddrPort
+	Hop                         string // the last one, where there are several
+	Hops                        int    // how many hop records there were; Append ignores it
+}
 
 // The reasons for which a header is refused.
 var (
@@ -49,7 +60,8 @@ var (
 	ErrTarget    = errors.New("proxy header: malformed or repeated target")
 )
 
-// Append appends the header. With a source or destination that is not valid it is a local one: without addresses, yet with the target.
+// Append appends the header. With a source or destination that is not valid it is a local one: without addresses, yet with the target. A
+// hop record over 512 bytes is left out.
 func Append(dst []byte, h Header) []byte {
 	start := len(dst)
 	dst = append(dst, signature...)
@@ -71,6 +83,9 @@ func Append(dst []byte, h Header) []byte {
 		}
 		dst = appendAddr(append(dst, TargetTLV, 0, byte(size)), a)
 		dst = binary.BigEndian.AppendUint16(dst, h.Target.Port())
+	}
+	if n := len(h.Hop); n > 0 && n <= hopBytesMax {
+		dst = append(append(dst, HopTLV, byte(n>>8), byte(n)), h.Hop...)
 	}
 	binary.BigEndian.PutUint16(dst[start+fixed-2:], uint16(len(dst)-start-fixed))
 	return dst
@@ -122,7 +137,7 @@ func Parse(buf []byte) (h Header, n int, err error) {
 	if buf[12] == commandLocal {
 		h = Header{} // the connection's own addresses hold
 	}
-	if h.Target, err = target(rest); err != nil {
+	if err = h.tlvs(rest); err != nil {
 		return Header{}, 0, err
 	}
 	return h, n, nil
@@ -155,24 +170,28 @@ func addr(b []byte) netip.Addr {
 	return a.Unmap()
 }
 
-// target reads the TLVs for the one that names the target. Others are skipped.
-func target(b []byte) (t netip.AddrPort, err error) {
+// tlvs reads the TLVs that are ours. Others are skipped.
+func (h *Header) tlvs(b []byte) error {
 	for len(b) > 0 {
 		if len(b) < 3 {
-			return t, ErrTLV
+			return ErrTLV
 		}
 		size := int(binary.BigEndian.Uint16(b[1:]))
 		if len(b) < 3+size {
-			return t, ErrTLV
+			return ErrTLV
 		}
 		value := b[3 : 3+size]
-		if b[0] == TargetTLV {
-			if t.IsValid() || size != size4 && size != size6 {
-				return netip.AddrPort{}, ErrTarget
+		switch b[0] {
+		case TargetTLV:
+			if h.Target.IsValid() || size != size4 && size != size6 {
+				return ErrTarget
 			}
-			t = netip.AddrPortFrom(addr(value[:size-2]), binary.BigEndian.Uint16(value[size-2:]))
+			h.Target = netip.AddrPortFrom(addr(value[:size-2]), binary.BigEndian.Uint16(value[size-2:]))
+		case HopTLV:
+			h.Hop = string(value)
+			h.Hops++
 		}
 		b = b[3+size:]
 	}
-	return t, nil
+	return nil
 }

@@ -35,7 +35,7 @@ var wire = []struct {
 	{"an unknown command", sig + "22", "", "", "", ErrVersion},
 	{"UDP", sig + "21 12 000c c0000201 c0000202 1f90 01bb", "", "", "", ErrFamily},
 	{"a UNIX socket", sig + "21 31 00d8" + strings.Repeat("00", 216), "", "", "", ErrFamily},
-	{"longer than a header may be, refused before it came", sig + "21 11 0209", "", "", "", ErrLength},
+	{"longer than a header may be, refused before it came", sig + "21 11 023d", "", "", "", ErrLength},
 	{"shorter than its addresses", sig + "21 11 000b c0000201 c0000202 1f90 01", "", "", "", ErrShort},
 	{"a TLV without a length", sig + "21 00 0002 e500", "", "", "", ErrTLV},
 	{"a TLV longer than the header", sig + "21 00 0004 e50006 0a", "", "", "", ErrTLV},
@@ -85,9 +85,25 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestHop: the record is carried as it is, several are counted, the longest one fits and what is over is left out.
+func TestHop(t *testing.T) {
+	v6 := netip.MustParseAddrPort("[2001:db8::1]:1")
+	for _, n := range []int{0, 1, hopBytesMax, hopBytesMax + 1} {
+		b := Append(nil, Header{Source: v6, Destination: v6, Target: v6, Hop: strings.Repeat("x", n)})
+		h, m, err := Parse(b)
+		if want := n % (hopBytesMax + 1); err != nil || m != len(b) || len(h.Hop) != want || h.Hops != min(want, 1) || len(b) > HeaderMax {
+			t.Errorf("%d bytes: %d came, %d records, header of %d, %v", n, len(h.Hop), h.Hops, len(b), err)
+		}
+	}
+	h, _, err := Parse(unhex(t, sig+"21 00 0009 e60001 61 e60002 6262"))
+	if err != nil || h.Hop != "bb" || h.Hops != 2 {
+		t.Errorf("two records: %+v, %v", h, err)
+	}
+}
+
 func TestLongest(t *testing.T) {
-	b := unhex(t, sig+"21 00 0208")
-	b = append(b, 0x04, 0x02, 0x05) // a TLV of padding up to the bound
+	b := unhex(t, sig+"21 00 023c")
+	b = append(b, 0x04, 0x02, 0x39) // a TLV of padding up to the bound
 	b = append(b, make([]byte, HeaderMax-len(b))...)
 	if _, n, err := Parse(b); n != HeaderMax || err != nil {
 		t.Errorf("Parse took %d bytes, error %v", n, err)
@@ -105,7 +121,9 @@ func drawAddrPort(t *rapid.T, label string) netip.AddrPort {
 
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := Header{drawAddrPort(t, "source"), drawAddrPort(t, "destination"), drawAddrPort(t, "target")}
+		h := Header{Source: drawAddrPort(t, "source"), Destination: drawAddrPort(t, "destination"), Target: drawAddrPort(t, "target"),
+			Hop: rapid.StringN(0, 128, hopBytesMax).Draw(t, "hop")}
+		h.Hops = min(len(h.Hop), 1)
 		before := []byte("before")
 		b := Append(before, h)
 		if !bytes.HasPrefix(b, before) {
@@ -125,7 +143,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestNoAllocation(t *testing.T) {
-	h := Header{netip.MustParseAddrPort("192.0.2.1:1"), netip.MustParseAddrPort("[2001:db8::1]:2"), netip.MustParseAddrPort("10.1.0.1:80")}
+	h := Header{Source: netip.MustParseAddrPort("192.0.2.1:1"), Destination: netip.MustParseAddrPort("[2001:db8::1]:2"), Target: netip.MustParseAddrPort("10.1.0.1:80")}
 	b := make([]byte, 0, HeaderMax)
 	if n := testing.AllocsPerRun(100, func() {
 		b = Append(b[:0], h)
@@ -168,7 +186,7 @@ func FuzzProxy(f *testing.F) {
 
 func BenchmarkParse(b *testing.B) {
 	a := netip.MustParseAddrPort("10.1.0.1:80")
-	in := Append(nil, Header{a, a, a})
+	in := Append(nil, Header{Source: a, Destination: a, Target: a, Hop: "1;p=;v=a;d=1;e=0"})
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, _, err := Parse(in); err != nil {
