@@ -17,6 +17,7 @@ func (r *reader) check(c *Config, root *yaml.Node) {
 	r.checkCapture(c, root)
 	r.checkListeners(c, root)
 	r.checkServices(c.Services, root)
+	r.checkGateways(c, root)
 	if len(c.Files) > 0 {
 		return // a file may bring the service
 	}
@@ -78,6 +79,7 @@ func (r *reader) checkListeners(c *Config, root *yaml.Node) {
 		add(p.Listen, "outbound.ports["+strconv.Itoa(i)+"].listen", "outbound", "ports", i, "listen")
 	}
 	add(c.Inbound.Listen, "inbound.listen", "inbound", "listen")
+	add(c.Gateway.Listen, "gateway.listen", "gateway", "listen")
 	add(c.Admin.Listen, "admin.listen", "admin", "listen")
 	add(c.Metrics.Listen, "metrics.listen", "metrics", "listen")
 	add(c.Ready.Listen, "ready.listen", "ready", "listen")
@@ -93,6 +95,23 @@ func (r *reader) checkListeners(c *Config, root *yaml.Node) {
 		}
 		if l.addr.Port() != 0 && !said[l.key] {
 			byPort[l.addr.Port()] = append(byPort[l.addr.Port()], l)
+		}
+	}
+}
+
+// checkGateways: an address is the way into one datacenter.
+func (r *reader) checkGateways(c *Config, root *yaml.Node) {
+	if len(c.Gateway.Listen) > 0 && c.Node.Locality.Datacenter(c.Node.Level) == discovery.UnknownDatacenter {
+		r.expected(locate(root, "gateway", "listen"), "gateway.listen", "node.locality to say the datacenter that it is the gateway of")
+	}
+	of := map[netip.AddrPort]string{}
+	for i, d := range c.Datacenters {
+		for j, g := range d.Gateways {
+			if other, taken := of[g]; taken && other != d.Name && g.IsValid() {
+				r.fault(locate(root, "datacenters", i, "gateways", j), fmt.Sprintf("datacenters[%d].gateways[%d]", i, j),
+					fmt.Sprintf("expected an address of its own, %s is a gateway of %s", g, other))
+			}
+			of[g] = d.Name
 		}
 	}
 }

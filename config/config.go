@@ -16,12 +16,13 @@ type Config struct {
 	Metrics         Page
 	Ready           Page
 	Log             Log
-	Datacenters     []string            // in the order of spill
+	Datacenters     []Datacenter        // in the order of spill
 	Files           []string            // discovery files
 	Services        []discovery.Service // policies resolved
 	Policy          discovery.Policy
 	Limits          Limits
 	Drain           Drain
+	Gateway         Page
 	Hop             Hop
 	TrustedNetworks []netip.Prefix
 	AccessLog       AccessLog
@@ -99,6 +100,12 @@ type Limits struct {
 	HeadFields       int
 	HeadTimeout      time.Duration // from the first byte of a head, or the accept, to its end
 	HalfCloseTimeout time.Duration // how long the other direction of a TCP connection lives on
+}
+
+// Datacenter is one datacenter and how to reach it.
+type Datacenter struct {
+	Name     string
+	Gateways []netip.AddrPort // empty: its endpoints are called directly
 }
 
 // Hop bounds call chains.

@@ -116,7 +116,7 @@ telemetry: {access_log: {path: access.log}}
 		{c.Admin.SocketSet && len(c.Admin.Listen) == 0 && len(c.Ready.Listen) == 0, true},
 		{c.Metrics.Listen, []netip.AddrPort{loop("127.0.0.1:0")}},
 		{c.Log, Log{"debug", "json"}},
-		{c.Datacenters, []string{"y", "x"}},
+		{c.Datacenters, []Datacenter{{Name: "y"}, {Name: "x"}}},
 		{c.Limits, Limits{32 << 10, 64, time.Second, 90 * time.Second}},
 		{c.Drain, Drain{0, time.Hour}},
 		{c.TrustedNetworks, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("192.0.2.1/32")}},

@@ -37,9 +37,15 @@ func schema(c *Config, dir string) mapping {
 			{"level", scalar[string]{&c.Log.Level, oneOf("debug", "info", "warn", "error")}, ""},
 			{"format", scalar[string]{&c.Log.Format, oneOf("text", "json")}, ""},
 		}}, ""},
-		{"datacenters", list[string]{to: &c.Datacenters, want: "datacenters, each a mapping with name", once: itself[string], key: []any{"name"}, item: func(s *string) shape {
-			return mapping{"datacenters", []entry{{"name", scalar[string]{s, name("the name of a datacenter")}, "the name of a datacenter"}}}
-		}}, ""},
+		{"datacenters", list[Datacenter]{to: &c.Datacenters, want: "datacenters, each a mapping of name, gateways", key: []any{"name"},
+			once: func(d Datacenter) any { return d.Name }, item: func(d *Datacenter) shape {
+				return mapping{"datacenters", []entry{
+					{"name", name("the name of a datacenter").at(&d.Name), "the name of a datacenter"},
+					{"gateways", list[netip.AddrPort]{to: &d.Gateways, want: "gateways, each IP:port", once: itself[netip.AddrPort],
+						item: func(a *netip.AddrPort) shape { return endpointAddress.at(a) }}, ""},
+				}}
+			}}, ""},
+		{"gateway", pageShape("gateway", &c.Gateway), ""},
 		{"discovery", list[string]{to: &c.Files, want: "sources, each a mapping with file", once: itself[string], key: []any{"file", "path"}, item: func(s *string) shape {
 			return mapping{"discovery", []entry{{"file", mapping{"discovery.file", []entry{
 				{"path", scalar[string]{s, path(dir, "the path of a file", pathBytesMax)}, "the path of a file"},

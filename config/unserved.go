@@ -17,10 +17,8 @@ var unserved = map[string][]string{
 	"outbound.edge":               {"false"},
 	"inbound.tproxy":              {"false"},
 	"inbound.proxy_protocol_from": {"[]"},
-	"gateway.listen":              {`""`},
 	"dns.listen":                  {`""`},
 	"dns.upstream":                {"auto"},
-	"datacenters.gateways":        {"[]"},
 
 	"discovery.dns":        nil,
 	"discovery.etcd":       nil,

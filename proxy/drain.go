@@ -96,6 +96,7 @@ func (p *Proxy) Close() {
 	}
 	p.tcpIn.Cut()
 	p.tcpOut.Cut()
+	p.tcpGate.Cut()
 	if p.cancel != nil {
 		p.cancel()
 	}

@@ -151,7 +151,7 @@ func (p *Proxy) inboundTCP(c *sock.Conn, peer http1.Peer, first []byte) {
 		c.Close()
 		return
 	}
-	p.tcpIn.Serve(c, peer.Remote, svc, rest)
+	p.tcpIn.Serve(c, peer.Remote, svc, rest, hop.Chain{})
 }
 
 // goesRound tells whether a connection has passed this proxy already, or whether its chain is too deep. A record that does not count is

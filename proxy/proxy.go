@@ -33,8 +33,10 @@ type Config struct {
 	Listed          []string // services that are checked also when nobody calls them
 	Inbound         []netip.AddrPort
 	InboundPorts    []InboundPort
-	Application     netip.AddrPort // where inbound delivers; zero: the address that was called
-	ConcurrencyMax  int            // inbound requests at a time; 0: unlimited
+	Gateway         []netip.AddrPort
+	Gateways        map[string][]netip.AddrPort // the way into other datacenters, by name
+	Application     netip.AddrPort              // where inbound delivers; zero: the address that was called
+	ConcurrencyMax  int                         // inbound requests at a time; 0: unlimited
 	Trusted         []netip.Prefix
 	Hop             hop.Guard
 	IDs             http1.IDs
@@ -77,6 +79,7 @@ type Proxy struct {
 	servers  []*http1.Server // all HTTP servers, inbound among them
 	tcpIn    *tcp.Server
 	tcpOut   *tcp.Server
+	tcpGate  *tcp.Server
 	inL      []*listen.Listener
 	outL     []*listen.Listener
 	apps     applications
@@ -97,6 +100,7 @@ func New(cfg Config, tools Tools) (*Proxy, error) {
 	p.table.SetChecker(p.checks)
 	p.tcpIn = &tcp.Server{Table: p.table, HalfClose: cfg.Limits.HalfClose, Log: tools.Log}
 	p.tcpOut = &tcp.Server{Table: p.table, HalfClose: cfg.Limits.HalfClose, Log: tools.Log, Guard: cfg.Hop}
+	p.tcpGate = &tcp.Server{Table: p.table, HalfClose: cfg.Limits.HalfClose, Log: tools.Log, Guard: cfg.Hop, Gateway: true}
 	if err := p.openAll(); err != nil {
 		for _, l := range append(p.inL, p.outL...) {
 			l.Close()
@@ -107,7 +111,7 @@ func New(cfg Config, tools Tools) (*Proxy, error) {
 	for _, l := range append(append([]*listen.Listener(nil), p.inL...), p.outL...) {
 		own.bound = append(own.bound, l.Addrs()...)
 	}
-	p.table.SetSelf(upstream.Self{Listens: own.has, Application: cfg.Application})
+	p.table.SetSelf(upstream.Self{Listens: own.has, Gateways: cfg.Gateways, Application: cfg.Application})
 	return p, nil
 }
 
@@ -137,7 +141,16 @@ func (p *Proxy) openAll() error {
 			p.inbound.Max = new(bulkhead.Limit)
 			p.inbound.Max.Set(p.cfg.ConcurrencyMax)
 		}
-		return p.add(&p.inL, "inbound.listen", p.cfg.Inbound, p.serveHTTP(p.inbound))
+		if err := p.add(&p.inL, "inbound.listen", p.cfg.Inbound, p.serveHTTP(p.inbound)); err != nil {
+			return err
+		}
+	}
+	if len(p.cfg.Gateway) > 0 {
+		s := p.server("gateway", (*gatewayRouter)(p))
+		s.Gateway = true
+		s.Other = p.gatewayTCP
+		s.Drop = fromApplication | head.SetOf(head.SpillwayOther)
+		return p.add(&p.inL, "gateway.listen", p.cfg.Gateway, p.serveHTTP(s))
 	}
 	return nil
 }
@@ -162,7 +175,7 @@ func (p *Proxy) add(to *[]*listen.Listener, name string, addrs []netip.AddrPort,
 
 func (p *Proxy) serveHTTP(s *http1.Server) listen.Serve {
 	return func(c *sock.Conn, remote, local netip.AddrPort) {
-		s.Serve(c, http1.Peer{Remote: remote, Local: local, Trusted: s.Inbound && p.trusted(remote.Addr())})
+		s.Serve(c, http1.Peer{Remote: remote, Local: local, Trusted: (s.Inbound || s.Gateway) && p.trusted(remote.Addr())})
 	}
 }
 
@@ -177,7 +190,7 @@ func (p *Proxy) serveTCP(service string) listen.Serve {
 			c.Close()
 			return
 		}
-		p.tcpOut.Serve(c, remote, svc, nil)
+		p.tcpOut.Serve(c, remote, svc, nil, hop.Chain{})
 	}
 }
 

@@ -45,7 +45,7 @@ func check(path string, stdout, stderr io.Writer) int {
 
 // untrusting tells whether there are endpoints in other datacenters while inbound trusts nobody.
 func untrusting(cfg *config.Config, services []discovery.Service) bool {
-	if len(cfg.TrustedNetworks) > 0 || len(cfg.Inbound.Listen) == 0 {
+	if len(cfg.TrustedNetworks) > 0 || len(cfg.Inbound.Listen) == 0 && len(cfg.Gateway.Listen) == 0 {
 		return false
 	}
 	home := cfg.Node.Locality.Datacenter(cfg.Node.Level)

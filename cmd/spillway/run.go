@@ -193,7 +193,9 @@ func (s *sidecar) warnTrust(snap *discovery.Snapshot) {
 
 func proxyConfig(c *config.Config) proxy.Config {
 	out := proxy.Config{
-		Place:       locality.Place{Home: c.Node.Locality, Level: c.Node.Level, Order: c.Datacenters, Levels: c.Policy.Locality.Tiers},
+		Place:       locality.Place{Home: c.Node.Locality, Level: c.Node.Level, Levels: c.Policy.Locality.Tiers},
+		Gateways:    map[string][]netip.AddrPort{},
+		Gateway:     c.Gateway.Listen,
 		Outbound:    c.Outbound.Listen,
 		Listed:      c.Outbound.Services,
 		Inbound:     c.Inbound.Listen,
@@ -204,6 +206,12 @@ func proxyConfig(c *config.Config) proxy.Config {
 		Hop:      hop.Guard{ID: c.Node.ID, Limit: c.Hop.Limit, DepthMax: c.Hop.DepthMax},
 		Policy:   c.Policy,
 		Announce: c.Drain.Announce, Drain: c.Drain.Timeout,
+	}
+	for _, d := range c.Datacenters {
+		out.Place.Order = append(out.Place.Order, d.Name)
+		if len(d.Gateways) > 0 {
+			out.Gateways[d.Name] = d.Gateways
+		}
 	}
 	switch c.RequestID {
 	case "pass":

@@ -57,6 +57,16 @@ func (c *Chain) Count(service string) int {
 	return n
 }
 
+// Last is the latest hop of the chain; empty where there is none.
+func (c *Chain) Last() (service, datacenter []byte) {
+	one := c.Hops[bytes.LastIndexAny(c.Hops, ",;")+1:]
+	at := bytes.IndexByte(one, '@')
+	if at < 0 {
+		return nil, nil
+	}
+	return one[:at], one[at+1:]
+}
+
 // Passed tells whether the proxy with the id stands among those that the request has passed since the last application.
 func (c *Chain) Passed(id string) bool {
 	for list := c.IDs; len(list) > 0; {

@@ -103,6 +103,16 @@ func TestGuard(t *testing.T) {
 			t.Errorf("passed %q: %v", id, !want)
 		}
 	}
+	if s, d := c.Last(); string(s) != "pay" || string(d) != "dc1" {
+		t.Errorf("the last hop is %s@%s", s, d)
+	}
+	if s, d := new(Chain).Last(); s != nil || d != nil {
+		t.Errorf("no hop is %s@%s", s, d)
+	}
+	passed, f := ParseRecord(c.AppendPassed(nil, "gw"))
+	if f != None || show(passed) != show(Chain{Hops: []byte("pay@dc2,pay2@dc2,ledger@dc1,pay@dc1"), IDs: []byte("a,b,gw")}) {
+		t.Errorf("handed on: %s, %v", show(passed), f)
+	}
 	g := Guard{Datacenter: "dc1", Limit: 2, DepthMax: 3}
 	if !g.HomeOnly(&c, "pay") || g.HomeOnly(&c, "ledger") || (&Guard{Limit: 0}).HomeOnly(&c, "pay") {
 		t.Error("HomeOnly is wrong")

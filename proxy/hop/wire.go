@@ -66,6 +66,15 @@ func ParseRecord(b []byte) (Chain, Fault) {
 // AppendRecord appends the record for the next proxy: the chain with one outbound pass more, through the proxy with the id, and with a hop
 // for the service where datacenter is not empty.
 func (c *Chain) AppendRecord(dst []byte, id, service, datacenter string) []byte {
+	return c.record(dst, id, service, datacenter, min(c.Depth, math.MaxInt32-1)+1)
+}
+
+// AppendPassed appends the record for the next proxy by one that only hands the request on, such as a gateway: the chain as it is, and the id.
+func (c *Chain) AppendPassed(dst []byte, id string) []byte {
+	return c.record(dst, id, "", "", c.Depth)
+}
+
+func (c *Chain) record(dst []byte, id, service, datacenter string, depth int) []byte {
 	from := len(dst)
 	dst = append(dst, version+";p="...)
 	hops := len(dst)
@@ -83,7 +92,7 @@ func (c *Chain) AppendRecord(dst []byte, id, service, datacenter string) []byte 
 	}
 	own := len(dst)
 	dst = append(dst, id...)
-	dst = c.appendDepth(append(dst, ";d="...))
+	dst = strconv.AppendInt(append(dst, ";d="...), int64(depth), 10)
 	dst = strconv.AppendUint(append(dst, ";e="...), c.Epoch, 10)
 	if c.Forced {
 		dst = append(dst, ";f=1"...)
@@ -92,10 +101,6 @@ func (c *Chain) AppendRecord(dst []byte, id, service, datacenter string) []byte 
 	over := len(dst) - from - RecordMax
 	dst = dropOldest(dst, ids, own, over-(ids-len(";v=")-hops))
 	return dropOldest(dst, hops, ids-len(";v="), len(dst)-from-RecordMax)
-}
-
-func (c *Chain) appendDepth(dst []byte) []byte {
-	return strconv.AppendInt(dst, int64(min(c.Depth, math.MaxInt32-1))+1, 10)
 }
 
 // ParseMember reads the value of the member in tracestate: "1:3:pay@dc2;ledger@dc1".

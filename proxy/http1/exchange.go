@@ -95,7 +95,7 @@ func (x *conn) exchange() bool {
 // admit refuses what a draining or full inbound side does not take.
 func (x *conn) admit() *answer.Error {
 	phase := x.s.draining()
-	if x.s.Inbound && phase == Closing || phase == Announcing && x.s.Inbound && x.isCheck() {
+	if x.s.peers() && (phase == Closing || phase == Announcing && x.isCheck()) {
 		return &answer.Error{Code: answer.Draining, Hint: "this proxy is shutting down"}
 	}
 	if x.s.Max != nil && !x.s.Max.TryAcquire() {
@@ -114,13 +114,17 @@ func (x *conn) serve() bool {
 	}
 	ex.deadline = ex.start.Add(ex.wait)
 	ex.svc.Requested(ex.now)
-	home := !x.s.Inbound && x.s.Guard.HomeOnly(&ex.chain, ex.svc.Name)
+	home := x.s.Gateway || !x.s.Inbound && x.s.Guard.HomeOnly(&ex.chain, ex.svc.Name)
 	ex.pick = ex.svc.Choose(ex.now, &x.src, home)
 	if ex.pick.Endpoint == nil {
-		if home {
+		switch {
+		case x.s.Gateway:
+			return x.refuse(ex.svc.NobodyBehind(ex.pick.Choice), false)
+		case home:
 			return x.refuse(ex.svc.NobodyAtHome(ex.pick.Choice, x.s.Guard.Limit), false)
+		default:
+			return x.refuse(ex.svc.NobodyServes(ex.pick.Choice), false)
 		}
-		return x.refuse(ex.svc.NobodyServes(ex.pick.Choice), false)
 	}
 	for {
 		f := x.try()

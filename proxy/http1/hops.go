@@ -30,7 +30,7 @@ func (x *conn) guard() *answer.Error {
 	if records == 0 && members == 0 {
 		return nil
 	}
-	believed := x.s.Inbound && x.peer.Trusted
+	believed := x.s.peers() && x.peer.Trusted
 	fault := hop.None
 	switch {
 	case records == 0:
@@ -69,11 +69,11 @@ func (x *conn) chainOf(member []byte, members int) {
 func (x *conn) tooFar() *answer.Error {
 	g, c := &x.s.Guard, &x.ex.chain
 	switch {
-	case x.s.Inbound && !x.peer.Trusted:
+	case x.s.peers() && !x.peer.Trusted:
 		return nil // such a peer is not answered at all
 	case c.Passed(g.ID):
 		return &answer.Error{Code: answer.Loop, Hint: "the request has passed this proxy already (node.id: " + g.ID + "; every proxy has one of its own)"}
-	case c.Depth > g.DepthMax, !x.s.Inbound && g.TooDeep(c):
+	case c.Depth > g.DepthMax, !x.s.peers() && g.TooDeep(c):
 		return &answer.Error{Code: answer.Loop, Hint: fmt.Sprintf("the call chain is %d calls deep, %d are allowed (hop.depth_max)", c.Depth, g.DepthMax)}
 	}
 	return nil
@@ -87,7 +87,11 @@ func (x *conn) toSidecar() {
 		datacenter = cluster.Datacenter
 	}
 	b := append(x.extra, "x-spillway-hop: "...)
-	b = x.ex.chain.AppendRecord(b, x.s.Guard.ID, x.ex.svc.Name, datacenter)
+	if x.s.Gateway {
+		b = x.ex.chain.AppendPassed(b, x.s.Guard.ID)
+	} else {
+		b = x.ex.chain.AppendRecord(b, x.s.Guard.ID, x.ex.svc.Name, datacenter)
+	}
 	x.extra = append(b, "\r\n"...)
 }
 

@@ -174,7 +174,7 @@ func (x *conn) encode() {
 	case ex.pick.Endpoint.Sidecar:
 		x.toSidecar()
 	}
-	if x.s.Inbound && x.peer.Trusted {
+	if x.s.peers() && x.peer.Trusted {
 		drop |= head.SetOf(head.XForwardedFor)
 		x.forwardedFor()
 	}

@@ -85,7 +85,8 @@ const (
 // Server serves the connections of one listener. Fields are set before the first Serve.
 type Server struct {
 	Name    string // outbound, inbound: stands in the log
-	Inbound bool
+	Inbound bool   // serves peers, hands their requests to the local application
+	Gateway bool   // serves peers, hands their requests to its own datacenter
 	Router  Router
 	Table   *upstream.Table
 	Limits  Limits
@@ -230,6 +231,9 @@ func (x *conn) dropAnswer() {
 	x.s.Bufs.Put(x.ans)
 	x.ans, x.ar, x.aw = nil, 0, 0
 }
+
+// peers tells whether its clients are other proxies rather than an application.
+func (s *Server) peers() bool { return s.Inbound || s.Gateway }
 
 func (s *Server) draining() Phase { return Phase(s.phase.Load()) }
 

@@ -25,6 +25,7 @@ type Server struct {
 	HalfClose time.Duration
 	Log       *slog.Logger
 	Guard     hop.Guard
+	Gateway   bool // hands connections to its own datacenter alone
 
 	mu    sync.Mutex
 	pairs map[*net.TCPConn]*net.TCPConn // client side to endpoint side
@@ -58,8 +59,9 @@ func (s *Server) untrack(a *net.TCPConn) {
 }
 
 // Serve relays one client connection to an endpoint of the service and closes it. The client sees a reset when no endpoint took the
-// connection: a TCP client can be told nothing else. early are bytes that were read from the client already.
-func (s *Server) Serve(conn *sock.Conn, remote netip.AddrPort, svc *upstream.Service, early []byte) {
+// connection: a TCP client can be told nothing else. early are bytes that were read from the client already, chain is what came with the
+// connection.
+func (s *Server) Serve(conn *sock.Conn, remote netip.AddrPort, svc *upstream.Service, early []byte, chain hop.Chain) {
 	c, held, err := conn.Detach()
 	if err != nil {
 		s.Log.Warn("tcp: could not take a connection over", "service", svc.Name, "error", err.Error())
@@ -69,7 +71,7 @@ func (s *Server) Serve(conn *sock.Conn, remote netip.AddrPort, svc *upstream.Ser
 	defer c.Close()
 	s.track(c, nil)
 	defer s.untrack(c)
-	up, pick, err := s.connect(svc)
+	up, pick, err := s.connect(svc, &chain)
 	if err != nil {
 		s.Log.Warn("tcp: no endpoint took the connection", "service", svc.Name, "error", err.Error())
 		_ = c.SetLinger(0)
@@ -79,20 +81,25 @@ func (s *Server) Serve(conn *sock.Conn, remote netip.AddrPort, svc *upstream.Ser
 	defer ep.Load.End()
 	start := time.Now()
 	if ep.Sidecar {
-		h := proxyproto.Header{Source: remote, Destination: ep.Address, Target: ep.Address, Hop: s.hop(ep, svc)}
+		h := proxyproto.Header{Source: remote, Destination: ep.Address, Hop: s.hop(ep, svc, &chain)}
+		if !ep.Gateway {
+			h.Target = ep.Address
+		}
 		err = up.WriteAll(proxyproto.Append(nil, h), svc.Policy.IdleAfter)
 	}
 	s.relay(c, up, err, append(early, held...), svc)
 	ep.Cluster.Metric.Tunnel(time.Since(start).Seconds())
 }
 
-// hop is the record for the sidecar of an endpoint: the chain begins with this connection, whose bytes say nothing of one before.
-func (s *Server) hop(ep *upstream.Endpoint, svc *upstream.Service) string {
-	datacenter := ""
-	if ep.Cluster.Hop {
-		datacenter = ep.Cluster.Datacenter
+// hop is the record for the sidecar of an endpoint, or for a gateway.
+func (s *Server) hop(ep *upstream.Endpoint, svc *upstream.Service, chain *hop.Chain) string {
+	switch {
+	case s.Gateway:
+		return string(chain.AppendPassed(nil, s.Guard.ID))
+	case ep.Cluster.Hop:
+		return string(chain.AppendRecord(nil, s.Guard.ID, svc.Name, ep.Cluster.Datacenter))
 	}
-	return string(new(hop.Chain).AppendRecord(nil, s.Guard.ID, svc.Name, datacenter))
+	return string(chain.AppendRecord(nil, s.Guard.ID, svc.Name, ""))
 }
 
 // relay moves the bytes and gives the connection's slot back. err is what went wrong before it.
@@ -113,12 +120,15 @@ func (s *Server) relay(c *net.TCPConn, up *pool.Conn, err error, early []byte, s
 }
 
 // connect dials endpoints until one takes the connection: a dial that was refused has taken nothing, so it may be sent again.
-func (s *Server) connect(svc *upstream.Service) (*pool.Conn, upstream.Pick, error) {
+func (s *Server) connect(svc *upstream.Service, chain *hop.Chain) (*pool.Conn, upstream.Pick, error) {
 	src := upstream.NewSource(rand.Uint64(), rand.Uint64())
 	now := s.Table.Now()
 	svc.Requested(now)
-	home := s.Guard.HomeOnly(new(hop.Chain), svc.Name)
+	home := s.Gateway || s.Guard.HomeOnly(chain, svc.Name)
 	pick := svc.Choose(now, &src, home)
+	if pick.Endpoint == nil && s.Gateway {
+		return nil, pick, svc.NobodyBehind(pick.Choice)
+	}
 	if pick.Endpoint == nil && home {
 		return nil, pick, svc.NobodyAtHome(pick.Choice, s.Guard.Limit)
 	}

@@ -59,6 +59,7 @@ type Endpoint struct {
 	Host       []byte         // the same, for a request without a Host
 	Dial       netip.AddrPort // where connections go: the sidecar where there is one
 	Sidecar    bool
+	Gateway    bool   // a gateway of another datacenter, in place of the endpoints there
 	Self       bool   // the application of this proxy, called past its own inbound listener
 	TargetLine []byte // "x-spillway-target: IP:PORT\r\n" for a sidecar, else nil
 	Weight     int

@@ -25,12 +25,29 @@ func (p *Pick) TierNumber() int {
 
 // NobodyAtHome is the refusal of a request whose call chain may not hop any more, when no tier of the own datacenter can serve it.
 func (s *Service) NobodyAtHome(c *Choice, limit int) *answer.Error {
-	here := "no endpoint"
-	for i := range s.homes {
-		here = fmt.Sprintf("%d/%d usable", c.States[i].Usable, c.States[i].Total)
+	return refusal(answer.Loop, fmt.Sprintf("%s: the call chain has made its %d/%d hops for it (hop.limit), and %s", s.core.label, limit, limit, s.home(c)))
+}
+
+// NobodyBehind is a gateway's refusal: it hands requests to its own datacenter alone.
+func (s *Service) NobodyBehind(c *Choice) *answer.Error {
+	return refusal(answer.NoHealthyEndpoint, s.core.label+": behind this gateway "+s.home(c))
+}
+
+// home says what the own datacenter has for the service.
+func (s *Service) home(c *Choice) string {
+	usable, total := 0, 0
+	for _, st := range c.States[:min(s.homes, len(c.States))] {
+		usable, total = usable+st.Usable, total+st.Total
 	}
-	hint := fmt.Sprintf("%s: the call chain has made its %d/%d hops for it (hop.limit), and %s has %s", s.core.label, limit, limit, s.core.table.place.Home.Datacenter(s.core.table.place.Level), here)
-	return &answer.Error{Code: answer.Loop, Hint: hint[:min(len(hint), answer.HintMax)]}
+	datacenter := s.core.table.place.Home.Datacenter(s.core.table.place.Level)
+	if total == 0 {
+		return datacenter + " has no endpoint"
+	}
+	return fmt.Sprintf("%s has %d/%d usable", datacenter, usable, total)
+}
+
+func refusal(code answer.Code, hint string) *answer.Error {
+	return &answer.Error{Code: code, Hint: hint[:min(len(hint), answer.HintMax)]}
 }
 
 // NobodyServes is the refusal when no tier can serve: it says tier by tier why.

@@ -56,8 +56,9 @@ func New(place locality.Place, listed []string, clock func() int64, m *metric.Me
 
 // Self is what a table knows of the proxy that it belongs to.
 type Self struct {
-	Listens     func(netip.AddrPort) bool // one of its own listeners has the address
-	Application netip.AddrPort            // where its inbound listener delivers; zero: the address that was called
+	Listens     func(netip.AddrPort) bool   // one of its own listeners has the address
+	Gateways    map[string][]netip.AddrPort // the way into other datacenters, by name; one without is called directly
+	Application netip.AddrPort              // where its inbound listener delivers; zero: the address that was called
 }
 
 // SetSelf is called before the first Apply.
@@ -153,13 +154,14 @@ func (t *Table) compile(m *discovery.Service, label string) *Service {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s := &Service{Name: m.Name, Model: m, Policy: m.Policy, core: k, endpoints: make([]*Endpoint, len(m.Endpoints))}
-	places := make([]discovery.Locality, len(m.Endpoints))
-	seen := make(map[netip.AddrPort]bool, len(m.Endpoints))
-	for i := range m.Endpoints {
-		places[i] = m.Endpoints[i].Locality
-		s.endpoints[i] = t.endpoint(k, s, &m.Endpoints[i])
-		seen[m.Endpoints[i].Address] = true
+	list := t.reachable(m.Endpoints)
+	s := &Service{Name: m.Name, Model: m, Policy: m.Policy, core: k, endpoints: make([]*Endpoint, len(list))}
+	places := make([]discovery.Locality, len(list))
+	seen := make(map[netip.AddrPort]bool, len(list))
+	for i := range list {
+		places[i] = list[i].Locality
+		s.endpoints[i] = t.endpoint(k, s, &list[i])
+		seen[list[i].Address] = true
 	}
 	place := t.place
 	place.Levels = m.Policy.Locality.Tiers
@@ -196,6 +198,41 @@ func (t *Table) compile(m *discovery.Service, label string) *Service {
 	return s
 }
 
+// way is an endpoint, or the gateway through which endpoints are reached.
+type way struct {
+	discovery.Endpoint
+	gateway bool
+}
+
+// reachable puts gateways in the place of endpoints whose datacenter has some: one of each, wherever the first of those endpoints stood. A
+// gateway gets requests as long as one of them may have any.
+func (t *Table) reachable(endpoints []discovery.Endpoint) []way {
+	out := make([]way, 0, len(endpoints))
+	first := map[string]int{} // datacenter -> index into out of its first gateway
+	for _, e := range endpoints {
+		dc := e.Locality.Datacenter(t.place.Level)
+		gateways := t.self.Gateways[dc]
+		if len(gateways) == 0 || t.place.Own(e.Locality) {
+			out = append(out, way{Endpoint: e})
+			continue
+		}
+		at, seen := first[dc]
+		if !seen {
+			at = len(out)
+			first[dc] = at
+			for _, g := range gateways {
+				out = append(out, way{discovery.Endpoint{Address: g, Locality: e.Locality, Health: discovery.Draining}, true})
+			}
+		}
+		for i := range gateways {
+			if g := &out[at+i]; e.Weight > 0 && e.Health == discovery.Healthy {
+				g.Weight, g.Health = 1, discovery.Healthy
+			}
+		}
+	}
+	return out
+}
+
 // pruneClusters forgets datacenters that left the service. One that still holds something stays until the next snapshot, so that its
 // limits stay exact if it comes back. k.mu is held.
 func (t *Table) pruneClusters(k *core) {
@@ -212,10 +249,11 @@ func (t *Table) pruneClusters(k *core) {
 }
 
 // endpoint describes one endpoint and finds or makes its state.
-func (t *Table) endpoint(k *core, s *Service, m *discovery.Endpoint) *Endpoint {
+func (t *Table) endpoint(k *core, s *Service, m *way) *Endpoint {
 	e := &Endpoint{Address: m.Address, Text: m.Address.String(), Dial: m.Address, Weight: m.Weight, Said: m.Health}
 	e.Host = []byte(e.Text)
 	e.Own = t.listens(m.Address)
+	e.Gateway, e.Sidecar = m.gateway, m.gateway // it speaks as a sidecar does
 	if m.Sidecar != 0 {
 		e.Dial = netip.AddrPortFrom(m.Address.Addr(), m.Sidecar)
 		if e.Sidecar = !t.listens(e.Dial); e.Sidecar {
@@ -340,7 +378,7 @@ func (t *Table) CheckItems(generation uint64) ([]check.Item, uint64) {
 			if due := e.downs.ProbeDue(); due != 0 && (it.ProbeDue == 0 || due < it.ProbeDue) {
 				it.ProbeDue = due
 			}
-			if e.Sidecar {
+			if e.Sidecar && !e.Gateway {
 				it.Target = e.Address
 			}
 			if (on || it.ProbeDue != 0) && !e.Own {

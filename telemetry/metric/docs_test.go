@@ -103,6 +103,7 @@ func everything() *Metrics {
 	m.DiscoveryRejected("services.yaml")
 	m.DiscoveryKept("pay", 1)
 	m.InboundRefused("untrusted")
+	m.RecordDropped("tracestate", "malformed")
 	m.Refusal("", answer.NoRoute)
 	m.Listener("outbound.listen", func() int64 { return 1 })
 	return m

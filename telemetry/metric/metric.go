@@ -53,7 +53,7 @@ func New(version string) *Metrics {
 	m.version = prometheus.NewGauge(prometheus.GaugeOpts{Name: "spillway_snapshot_version", Help: "Version of the snapshot that requests see; 0 before the first."})
 	m.logDropped = prometheus.NewCounter(prometheus.CounterOpts{Name: "spillway_access_log_dropped_total", Help: "Access log lines dropped because the log could not be written fast enough, or at all."})
 	m.rejected = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "spillway_discovery_rejected_total", Help: "Discovered files that were refused; the content before stayed."}, []string{"file"})
-	m.inboundRefused = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "spillway_inbound_refused_total", Help: "Connections to the inbound listener that were closed without an answer."}, []string{"reason"})
+	m.inboundRefused = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "spillway_inbound_refused_total", Help: "Connections to the inbound or gateway listener that were closed without an answer."}, []string{"reason"})
 	m.recordsDropped = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "spillway_records_dropped_total", Help: "Records of call chains that did not count; the requests went on."}, []string{"field", "reason"})
 	m.kept = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "spillway_discovery_kept_endpoints", Help: "Endpoints kept although the source's list became empty."}, []string{"service"})
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

@@ -31,8 +31,10 @@ type setup struct {
 	limits   string
 	drain    string
 	hop      string
-	trusted  bool // trust 127.0.0.0/8
-	more     string
+
+	datacenters string // items of the sequence
+	trusted     bool   // trust 127.0.0.0/8
+	more        string
 }
 
 // sidecar is one running spillway. Its listeners have the documented ports on an address of its own.
@@ -45,6 +47,7 @@ type sidecar struct {
 
 func (s *sidecar) outbound() string { return s.ip + ":15001" }
 func (s *sidecar) inbound() string  { return s.ip + ":15006" }
+func (s *sidecar) gateway() string  { return s.ip + ":15443" }
 func (s *sidecar) admin() string    { return s.ip + ":15000" }
 func (s *sidecar) ready() string    { return s.ip + ":15021" }
 func (s *sidecar) metrics() string  { return s.ip + ":15020" }
@@ -114,7 +117,10 @@ func (c setup) yaml(ip, dir string) string {
 	fmt.Fprintf(&b, "inbound: {listen: \"%s:15006\", %s}\n", ip, inbound)
 	fmt.Fprintf(&b, "admin: {listen: \"%s:15000\", socket: %s/admin.sock}\n", ip, dir)
 	fmt.Fprintf(&b, "metrics: {listen: \"%s:15020\"}\nready: {listen: \"%s:15021\"}\n", ip, ip)
-	b.WriteString("datacenters: [{name: dc1}, {name: dc2}, {name: dc3}]\n")
+	if c.datacenters == "" {
+		c.datacenters = "{name: dc1}, {name: dc2}, {name: dc3}"
+	}
+	b.WriteString("datacenters: [" + c.datacenters + "]\n")
 	if c.trusted {
 		c.hop = strings.TrimPrefix(c.hop+", trusted_networks: [127.0.0.0/8]", ", ")
 	}
