@@ -19,7 +19,7 @@ help: ## list the targets
 build: ## build bin/spillway
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/spillway ./cmd/spillway
 
-demo: build ## show it on loopback: nearest first, measured spill, a dead datacenter without a lost request, loops cut (a good minute)
+demo: build ## show it on loopback: nearest first, measured spill, a dead datacenter without a lost request, loops cut, a bulkhead (about two minutes)
 	bin/spillway demo all
 
 test: rooms processes rooms-stdnet processes-stdnet ## run all tests, on raw sockets and with the tag stdnet (-k: to the end, whatever fails)

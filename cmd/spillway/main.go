@@ -44,7 +44,7 @@ type commands struct {
 	Explain explainFlags `cmd:"" help:"Ask the running sidecar where a request would go, and why."`
 
 	Demo struct {
-		Scenario string `arg:"" optional:"" default:"all" enum:"all,nearby,spill,failover,loop" help:"all, nearby, spill, failover or loop (default: all)."`
+		Scenario string `arg:"" optional:"" default:"all" enum:"all,nearby,spill,failover,loop,bulkhead" help:"all, nearby, spill, failover, loop or bulkhead (default: all)."`
 		JSON     bool   `name:"json" help:"Print one JSON document."`
 	} `cmd:"" help:"Show it on loopback, with real processes and real faults."`
 

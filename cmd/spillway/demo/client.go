@@ -13,11 +13,13 @@ import (
 // answerMax is how long a client waits for an answer.
 const answerMax = 10 * time.Second
 
-// The requests of a client, as bytes. The body of a POST comes with its head.
-const (
-	getText  = "GET /demo HTTP/1.1\r\nHost: " + serviceName + "\r\n\r\n"
-	postText = "POST /demo HTTP/1.1\r\nHost: " + serviceName + "\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\nan order: 1\n"
-)
+// requestText is a request of a client, as bytes. The body of a POST comes with its head.
+func requestText(method, service string) string {
+	if method == http.MethodPost {
+		return "POST /demo HTTP/1.1\r\nHost: " + service + "\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\nan order: 1\n"
+	}
+	return "GET /demo HTTP/1.1\r\nHost: " + service + "\r\n\r\n"
+}
 
 // answer is what came back. Empty datacenter: no endpoint gave it.
 type answer struct {
@@ -33,11 +35,12 @@ func (a answer) good() bool { return a.status == http.StatusOK && a.datacenter !
 // caller is one kept connection. It never sends anything twice: net/http's client would, and so hide what is lost.
 type caller struct {
 	address string
+	service string
 	conn    net.Conn // nil: not connected
 	r       *bufio.Reader
 }
 
-func newCaller(address string) *caller { return &caller{address: address} }
+func newCaller(address string) *caller { return &caller{address: address, service: serviceName} }
 
 func (c *caller) close() {
 	if c.conn != nil {
@@ -71,11 +74,7 @@ func (c *caller) exchange(method string) (answer, error) {
 	if err := c.conn.SetDeadline(time.Now().Add(answerMax)); err != nil {
 		return answer{}, err
 	}
-	text := getText
-	if method == http.MethodPost {
-		text = postText
-	}
-	if _, err := io.WriteString(c.conn, text); err != nil {
+	if _, err := io.WriteString(c.conn, requestText(method, c.service)); err != nil {
 		return answer{}, err
 	}
 	resp, err := http.ReadResponse(c.r, nil) // neither GET nor POST changes how an answer is framed
@@ -95,6 +94,7 @@ func (c *caller) exchange(method string) (answer, error) {
 // callers are the connections of a client that has several requests open at a time. Safe for concurrent use.
 type callers struct {
 	address string
+	service string
 	mu      sync.Mutex
 	free    []*caller
 }
@@ -108,7 +108,7 @@ func (p *callers) call(method string) (answer, error) {
 	}
 	p.mu.Unlock()
 	if c == nil {
-		c = newCaller(p.address)
+		c = &caller{address: p.address, service: p.service}
 	}
 	a, err := c.call(method)
 	p.mu.Lock()

@@ -21,6 +21,9 @@ func TestSidecarConfig(t *testing.T) {
 			s.GatewayPort, s.HopLimit, s.Other = 9002, 1, &listedGateway{"127.0.2.5:9002", faraway, 9003}
 			s.Policy = ""
 		}
+		if name == "active_checks" {
+			s.Second, s.SecondEndpoints = secondName, s.Endpoints
+		}
 		text, err := s.render()
 		if err != nil {
 			t.Fatal(err)
@@ -35,7 +38,7 @@ func TestSidecarConfig(t *testing.T) {
 			continue
 		}
 		last := cfg.Services[len(cfg.Services)-1]
-		if want := 1 + min(s.GatewayPort, 1); len(cfg.Services) != want || len(last.Endpoints) != 2 || len(cfg.TrustedNetworks) != want-1 || cfg.Hop.Limit != 1 {
+		if want := 1 + min(s.GatewayPort, 1); len(cfg.Services) != want+min(len(s.Second), 1) || len(last.Endpoints) != 2 || len(cfg.TrustedNetworks) != want-1 || cfg.Hop.Limit != 1 {
 			t.Errorf("%s: %+v", name, cfg)
 		}
 	}

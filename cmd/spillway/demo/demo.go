@@ -24,7 +24,7 @@ const scenarioMax = 60 * time.Second
 
 // Options says what to show and where to write.
 type Options struct {
-	Scenario       string // all, nearby, spill, failover or loop
+	Scenario       string // all, nearby, spill, failover, loop or bulkhead
 	JSON           bool   // one JSON document on Stdout instead of text
 	Executable     string // the spillway binary, started for endpoints and sidecars
 	Stdout, Stderr io.Writer
@@ -52,6 +52,7 @@ func acts() []act {
 		{"spill", 0, playSpill},
 		{"failover", 0, playFailover},
 		{"loop", 0, playLoop},
+		{"bulkhead", 0, playBulkhead},
 	}
 }
 

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -21,6 +22,9 @@ const (
 // holeDug is what an endpoint prints once everything that arrives is dropped.
 const holeDug = "black hole"
 
+// holeFilled is what it prints once everything arrives again.
+const holeFilled = "no black hole"
+
 // endpointBodyMax bounds the body that an endpoint takes, in bytes.
 const endpointBodyMax = 1 << 20
 
@@ -33,7 +37,7 @@ type EndpointOptions struct {
 }
 
 // Endpoint is the process of one endpoint: an HTTP server that says who it is. It prints its address on stdout when it serves, and
-// turns into a black hole when it is asked to (askHole). It returns when ctx ends or serving fails.
+// turns into a black hole and back when it is asked to (askHole). It returns when ctx ends or serving fails.
 func Endpoint(ctx context.Context, o EndpointOptions, stdout io.Writer) error {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false) // such sockets take no filter
@@ -57,11 +61,7 @@ func Endpoint(ctx context.Context, o EndpointOptions, stdout io.Writer) error {
 		for {
 			select {
 			case <-wish:
-				if err := h.dig(); err != nil {
-					fmt.Fprintln(stdout, "no black hole:", err)
-				} else {
-					fmt.Fprintln(stdout, holeDug)
-				}
+				fmt.Fprintln(stdout, h.toggle())
 			case <-ctx.Done():
 				_ = server.Close() // what it could not close ends with the process
 				return
@@ -109,7 +109,7 @@ func (h *holeListener) Accept() (net.Conn, error) {
 	defer h.mu.Unlock()
 	h.conns[c] = struct{}{}
 	if h.dug {
-		_ = digAny(c) // it inherited the listener's filter unless it came just before
+		_ = onSocket(c, dig) // it inherited the listener's filter unless it came just before
 	}
 	return c, nil
 }
@@ -120,26 +120,31 @@ func (h *holeListener) forget(c net.Conn) {
 	delete(h.conns, c)
 }
 
-// dig silences the listener first, then every connection.
-func (h *holeListener) dig() error {
+// toggle silences the listener first, then every connection; or gives them their voice back, in the same order. It returns what to print.
+func (h *holeListener) toggle() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.dug = true
-	if err := digAny(h.Listener); err != nil {
-		return err
+	change, done := dig, holeDug
+	if h.dug {
+		change, done = fill, holeFilled
+	}
+	h.dug = !h.dug
+	if err := onSocket(h.Listener, change); err != nil {
+		return "it failed: " + err.Error()
 	}
 	for c := range h.conns {
-		if err := digAny(c); err != nil {
-			return err
+		// A connection that ended meanwhile is nobody's loss.
+		if err := onSocket(c, change); err != nil && !errors.Is(err, net.ErrClosed) {
+			return "it failed: " + err.Error()
 		}
 	}
-	return nil
+	return done
 }
 
-func digAny(s any) error {
+func onSocket(s any, change func(syscall.Conn) error) error {
 	c, ok := s.(syscall.Conn)
 	if !ok {
 		return fmt.Errorf("%T is no socket", s)
 	}
-	return dig(c)
+	return change(c)
 }

@@ -35,8 +35,25 @@ func dig(s syscall.Conn) error {
 	return nil
 }
 
-// notifyHole delivers the wish for a black hole.
+// fill takes away what dig has put there.
+func fill(s syscall.Conn) error {
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	err = raw.Control(func(fd uintptr) { inner = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0) })
+	if err == nil && inner != unix.ENOENT { // a connection that was made after the hole was filled has none
+		err = inner
+	}
+	if err != nil {
+		return fmt.Errorf("detach socket filter: %w", err)
+	}
+	return nil
+}
+
+// notifyHole delivers the wish for a black hole, and the next time the wish for its end.
 func notifyHole(c chan<- os.Signal) { signal.Notify(c, syscall.SIGUSR1) }
 
-// askHole tells an endpoint process to vanish into a black hole.
+// askHole tells an endpoint process to vanish into a black hole, or to come back from it.
 func askHole(p *os.Process) error { return p.Signal(syscall.SIGUSR1) }

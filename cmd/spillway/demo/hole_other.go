@@ -12,5 +12,6 @@ import (
 const holeSupported = false
 
 func dig(syscall.Conn) error      { return errors.ErrUnsupported }
+func fill(syscall.Conn) error     { return errors.ErrUnsupported }
 func notifyHole(chan<- os.Signal) {}
 func askHole(*os.Process) error   { return errors.ErrUnsupported }

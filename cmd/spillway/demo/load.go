@@ -145,6 +145,7 @@ func (s shot) good() bool { return s.err == nil && s.answer.good() }
 // openLoad sends requests at a fixed rate, whatever becomes of earlier ones: a late answer delays no other request.
 type openLoad struct {
 	address  string
+	service  string // empty: serviceName
 	requests int
 	every    time.Duration
 	method   func(i int) string
@@ -155,7 +156,10 @@ type openLoad struct {
 
 // run sends all requests and waits for their answers.
 func (l openLoad) run(ctx context.Context) ([]shot, error) {
-	pool := &callers{address: l.address}
+	pool := &callers{address: l.address, service: l.service}
+	if pool.service == "" {
+		pool.service = serviceName
+	}
 	defer pool.close()
 	shots := make([]shot, l.requests)
 	before := make(chan struct{}) // closed when the request before the fault is answered

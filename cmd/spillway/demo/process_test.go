@@ -99,7 +99,7 @@ func silent(t *testing.T, e *endpoint) {
 		t.Fatal(err)
 	}
 	const wait = 50 * time.Millisecond
-	if _, err := c.conn.Write([]byte(getText)); err != nil {
+	if _, err := c.conn.Write([]byte(requestText(http.MethodGet, serviceName))); err != nil {
 		t.Errorf("a write into a black hole must look fine: %v", err)
 	}
 	_ = c.conn.SetReadDeadline(time.Now().Add(wait))

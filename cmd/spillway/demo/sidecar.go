@@ -34,6 +34,7 @@ var sidecarTemplate string
 type setup struct {
 	name    string
 	policy  string // the YAML mapping `policy`, from column 1
+	second  bool   // dc2's endpoints serve another service, secondName, and dc1's alone the first
 	oneZone bool   // all endpoints are labelled as if they stood beside the client
 }
 
@@ -53,6 +54,8 @@ type settings struct {
 	InboundIP                                string
 	Outbound, Inbound, Admin, Metrics, Ready int
 	Endpoints                                []listed
+	Second                                   string // another service, of SecondEndpoints; empty: none
+	SecondEndpoints                          []listed
 
 	GatewayPort int // of the gateway that it stands beside; 0: none, and nobody is trusted
 	HopLimit    int
@@ -103,6 +106,10 @@ func (w *world) settings(name string, c setup) settings {
 		l := listed{e.address.String(), e.datacenter, e.datacenter + "-a"}
 		if c.oneZone {
 			l.Region, l.Zone = nearby, nearby+"-a"
+		}
+		if c.second && e.datacenter == faraway {
+			set.Second, set.SecondEndpoints = secondName, append(set.SecondEndpoints, l)
+			continue
 		}
 		set.Endpoints = append(set.Endpoints, l)
 	}

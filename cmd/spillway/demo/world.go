@@ -13,6 +13,7 @@ import (
 // What the two datacenters look like.
 const (
 	serviceName   = "order"
+	secondName    = "stock"
 	nearby        = "dc1" // where the client and its sidecar stand
 	faraway       = "dc2"
 	endpointsEach = 4 // endpoints of a datacenter
@@ -120,6 +121,16 @@ func kill(endpoints []*endpoint) (time.Time, error) {
 
 // swallow turns endpoints into black holes. It returns the instant before the first of them vanished, when all of them have.
 func swallow(ctx context.Context, endpoints []*endpoint) (time.Time, error) {
+	return toggle(ctx, endpoints, holeDug)
+}
+
+// release brings endpoints back from their black holes.
+func release(ctx context.Context, endpoints []*endpoint) error {
+	_, err := toggle(ctx, endpoints, holeFilled)
+	return err
+}
+
+func toggle(ctx context.Context, endpoints []*endpoint, want string) (time.Time, error) {
 	at := time.Now()
 	for _, e := range endpoints {
 		if err := askHole(e.proc.cmd.Process); err != nil {
@@ -131,7 +142,7 @@ func swallow(ctx context.Context, endpoints []*endpoint) (time.Time, error) {
 		if err != nil {
 			return at, err
 		}
-		if line != holeDug {
+		if line != want {
 			return at, fmt.Errorf("%s: %s", e.name, line)
 		}
 	}
