@@ -100,5 +100,6 @@ func (p *Proxy) Close() {
 	if p.cancel != nil {
 		p.cancel()
 	}
+	p.watch.Close()
 	p.wg.Wait()
 }

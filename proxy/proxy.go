@@ -70,6 +70,7 @@ type Proxy struct {
 	cfg    Config
 	tools  Tools
 	bufs   sock.Bufs
+	watch  *sock.Watcher
 	table  *upstream.Table
 	checks *check.Runner
 	cancel context.CancelFunc
@@ -101,7 +102,12 @@ func New(cfg Config, tools Tools) (*Proxy, error) {
 	p.tcpIn = &tcp.Server{Table: p.table, HalfClose: cfg.Limits.HalfClose, Log: tools.Log}
 	p.tcpOut = &tcp.Server{Table: p.table, HalfClose: cfg.Limits.HalfClose, Log: tools.Log, Guard: cfg.Hop}
 	p.tcpGate = &tcp.Server{Table: p.table, HalfClose: cfg.Limits.HalfClose, Log: tools.Log, Guard: cfg.Hop, Gateway: true}
+	var err error
+	if p.watch, err = sock.NewWatcher(); err != nil {
+		return nil, err
+	}
 	if err := p.openAll(); err != nil {
+		p.watch.Close()
 		for _, l := range append(p.inL, p.outL...) {
 			l.Close()
 		}
@@ -157,7 +163,7 @@ func (p *Proxy) openAll() error {
 
 func (p *Proxy) server(name string, r http1.Router) *http1.Server {
 	s := &http1.Server{Name: name, Router: r, Table: p.table, Limits: p.cfg.Limits, Bufs: &p.bufs, Log: p.tools.Access, Drop: fromApplication,
-		IDs: p.cfg.IDs, Guard: p.cfg.Hop, Dropped: func(field head.ID, why hop.Fault) { p.tools.Metrics.RecordDropped(field.Name(), why.String()) }}
+		Watcher: p.watch, IDs: p.cfg.IDs, Guard: p.cfg.Hop, Dropped: func(field head.ID, why hop.Fault) { p.tools.Metrics.RecordDropped(field.Name(), why.String()) }}
 	p.servers = append(p.servers, s)
 	return s
 }

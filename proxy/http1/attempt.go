@@ -121,11 +121,11 @@ func (x *conn) moreHead() failure {
 // errSilent means that the path to the endpoint has been dead for the time a connect may take.
 var errSilent = errors.New("path silent")
 
-// readAnswer reads what comes next from the endpoint into ans. It parks until by; after watchAfter the client is watched meanwhile, and
-// with silentAfter over 0 an endpoint whose kernel has not acknowledged the request for that long is given up.
+// readAnswer reads what comes next from the endpoint into ans. It parks until by; the client is watched meanwhile, by the Watcher
+// or after watchAfter by the helper, and with silentAfter over 0 an endpoint whose kernel has not acknowledged the request for that long is given up.
 func (x *conn) readAnswer(by time.Time, silentAfter time.Duration) error {
 	now := time.Now()
-	if !x.help.running {
+	if !x.help.running && !x.watched {
 		if soon := now.Add(watchAfter); soon.Before(by) {
 			err := x.readOnce(soon)
 			if !isTimeout(err) {
@@ -193,7 +193,7 @@ func (x *conn) mayLeaveSilent() bool {
 func (x *conn) readOnce(until time.Time) error {
 	up := x.ex.up
 	up.SetReadDeadline(until)
-	if x.help.cancelled.Load() {
+	if x.calledOff() {
 		return errGone
 	}
 	if x.help.woke.Swap(false) {
@@ -220,7 +220,7 @@ func (x *conn) readOnce(until time.Time) error {
 }
 
 func (x *conn) called(err error) error {
-	if x.help.cancelled.Load() {
+	if x.calledOff() {
 		return errGone
 	}
 	return err

@@ -175,6 +175,7 @@ func (x *conn) try() failure {
 		return f
 	}
 	ex.attempts++
+	x.waitsAt(ex.up)
 	f := x.awaitHead()
 	if f.kind == none {
 		f = x.judge()
@@ -208,6 +209,7 @@ func (x *conn) endTry(good bool) {
 	ex := &x.ex
 	x.join()
 	if ex.up != nil {
+		x.waitsAt(nil)
 		if good {
 			ex.up.Keep(x.s.Table.Now(), keptFor(x.resp.KeepAliveTimeout))
 		} else {

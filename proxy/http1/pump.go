@@ -100,7 +100,7 @@ func (x *conn) helperMain() {
 	h := &x.help
 	watch := true
 	if h.pump {
-		watch = x.pump()
+		watch = x.pump() && !x.watched
 		h.over.Store(true)
 		h.woke.Store(true)
 		h.up.WakeReader()

@@ -142,6 +142,7 @@ func (x *conn) linger() {
 func (x *conn) tunnelOn() {
 	ex := &x.ex
 	x.join()
+	x.waitsAt(nil)
 	ex.started, ex.status = true, 101
 	o := codec.ResponseOut{Drop: x.answerDrop(), Upgrade: true}
 	b := x.resp.Append(make([]byte, 0, 1024), o)

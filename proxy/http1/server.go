@@ -5,8 +5,8 @@
 // Not its job: which endpoint (proxy/upstream), what may be tried again (proxy/retry), keeping connections (proxy/pool).
 //
 // The owner goroutine is left in three cases, each with one helper that is joined before the next exchange: the request body is not
-// complete in the first read or the endpoint's socket is full (pump.go); no byte of an answer came for watchAfter, so the helper
-// watches the client (pump.go); a tunnel (proxy/tcp, one goroutine a direction).
+// complete in the first read or the endpoint's socket is full (pump.go); where there is no sock.Watcher, no byte of an answer came for
+// watchAfter, so the helper watches the client (pump.go); a tunnel (proxy/tcp, one goroutine a direction).
 // Bounds: Limits.HeadMax and FieldsMax a head, one pooled buffer each way, lingerMax bytes and lingerTime after an early end.
 package http1
 
@@ -32,7 +32,7 @@ import (
 )
 
 const (
-	watchAfter = 5 * time.Millisecond // an answer that takes longer has its client watched
+	watchAfter = 5 * time.Millisecond // without a Watcher, an answer that takes longer has its client watched
 	lingerMax  = 256 << 10            // bytes read and dropped after an answer that came before the end of the request
 	lingerTime = time.Second
 	yieldAfter = 32 // exchanges without letting others run
@@ -95,6 +95,7 @@ type Server struct {
 	Drop    head.Set                                 // request fields that are not passed on
 	Other   func(c *sock.Conn, p Peer, first []byte) // takes over a connection that begins with a PROXY header; nil: refused
 	Max     *bulkhead.Limit                          // requests at a time; nil: unlimited
+	Watcher *sock.Watcher                            // tells of clients that are gone; nil: a helper has to look
 	IDs     IDs
 	Guard   hop.Guard
 	Dropped func(field head.ID, why hop.Fault) // told of a record of a call chain that does not count
@@ -157,6 +158,11 @@ type conn struct {
 	ar    int
 	aw    int
 
+	watched bool        // the Watcher does it
+	gone    atomic.Bool // the client is, by the Watcher
+	waitMu  sync.Mutex  // guards waiting
+	waiting *pool.Conn  // where the owner may be parked for an answer
+
 	ex     exchange
 	help   helper
 	waiter *pool.Waiter
@@ -178,17 +184,40 @@ func (s *Server) Serve(c *sock.Conn, p Peer) {
 	}
 	s.conns[x] = struct{}{}
 	s.mu.Unlock()
+	id, watched := s.Watcher.Add(c, x)
+	x.watched = watched
 	if first := x.first(); first != nil {
 		s.Other(c, p, first)
 	} else {
 		x.loop()
 	}
+	s.Watcher.Remove(id)
 	c.Close()
 	x.release()
 	s.mu.Lock()
 	delete(s.conns, x)
 	s.mu.Unlock()
 }
+
+// Gone implements sock.Gone: nobody waits for the answer any more, so the owner is called off.
+func (x *conn) Gone() {
+	x.gone.Store(true)
+	x.waitMu.Lock()
+	defer x.waitMu.Unlock()
+	if x.waiting != nil {
+		x.waiting.WakeReader()
+	}
+}
+
+// waitsAt says at which connection the owner may be parked from now on; nil: at none that Gone should wake.
+func (x *conn) waitsAt(up *pool.Conn) {
+	x.waitMu.Lock()
+	x.waiting = up
+	x.waitMu.Unlock()
+}
+
+// calledOff tells whether nobody waits for the answer.
+func (x *conn) calledOff() bool { return x.help.cancelled.Load() || x.gone.Load() }
 
 // first waits for the first bytes and gives them away if they begin a PROXY header that somebody waits for.
 func (x *conn) first() []byte {

@@ -9,6 +9,9 @@ import (
 // resetDrainMax bounds how long Reset lets the peer take what was already written.
 const resetDrainMax = time.Second
 
+// Gone is told by a Watcher that the peer of a connection is gone. It must not block, and must not call the Watcher.
+type Gone interface{ Gone() }
+
 // Reset closes the socket so that the peer sees a reset and not an end: what came so far must not pass for a whole message.
 // Bytes that were written before get up to resetDrainMax to arrive; a reset discards what is still queued.
 func (c *Conn) Reset() {
