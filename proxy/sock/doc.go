@@ -6,8 +6,8 @@
 // swaps in the methods of net.Conn behind the same surface; the suite runs in both.
 // Not its job: dialling, listening, buffers of a protocol.
 //
-// It starts one goroutine, that of a Watcher. Of a Conn one goroutine may read, one write, one peek and one watch at the same time. Every raw call moves at most
-// CallMax bytes. A deadline in the past wakes whoever is parked; that is how an owner calls its helper back.
+// It starts one goroutine, that of a Watcher. Of a Conn one goroutine may read, one write, one peek and one watch at the same time. Every
+// raw call moves at most CallMax bytes. A deadline in the past wakes whoever is parked; that is how an owner calls its helper back.
 package sock
 
 import (
