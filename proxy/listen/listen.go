@@ -9,7 +9,6 @@ package listen
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -35,6 +34,7 @@ type Listener struct {
 	log     *slog.Logger
 	wg      sync.WaitGroup
 	once    sync.Once
+	running bool // Run was called: the accepting goroutines close the sockets
 	done    chan struct{}
 	active  atomic.Int64
 }
@@ -76,22 +76,36 @@ func (l *Listener) Name() string { return l.name }
 
 // Run accepts on all sockets until Close. It returns at once.
 func (l *Listener) Run() {
+	l.running = true
 	for _, s := range l.sockets {
 		l.wg.Add(1)
 		go func() {
 			defer l.wg.Done()
-			l.accept(s, l.Serve)
+			l.accept(s)
+			l.finish(s)
 		}()
 	}
 }
 
-func (l *Listener) accept(s *net.TCPListener, serve Serve) {
+// finish takes what has connected but was not accepted yet, and closes the socket: closing alone would reset those, requests that they
+// have sent included. What is left is the moment between the last look and the close.
+func (l *Listener) finish(s *net.TCPListener) {
+	for t := acceptNow(s); t != nil; t = acceptNow(s) {
+		l.serve(t)
+	}
+	_ = s.Close()
+}
+
+// accept accepts until Close.
+func (l *Listener) accept(s *net.TCPListener) {
 	pause := time.Duration(0)
 	for {
 		t, err := s.AcceptTCP()
 		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
+			select {
+			case <-l.done:
 				return
+			default:
 			}
 			pause = min(max(2*pause, 5*time.Millisecond), acceptPauseMax)
 			l.log.Warn("accept failed", "listener", l.name, "error", err.Error(), "pause", pause.String())
@@ -103,18 +117,23 @@ func (l *Listener) accept(s *net.TCPListener, serve Serve) {
 			continue
 		}
 		pause = 0
-		c, err := sock.New(t)
-		if err != nil {
-			_ = t.Close()
-			continue
-		}
-		remote, local := unmap(t.RemoteAddr().(*net.TCPAddr).AddrPort()), unmap(t.LocalAddr().(*net.TCPAddr).AddrPort())
-		l.active.Add(1)
-		go func() {
-			defer l.active.Add(-1)
-			serve(c, remote, local)
-		}()
+		l.serve(t)
 	}
+}
+
+// serve starts the goroutine of a connection.
+func (l *Listener) serve(t *net.TCPConn) {
+	remote, local := unmap(t.RemoteAddr().(*net.TCPAddr).AddrPort()), unmap(t.LocalAddr().(*net.TCPAddr).AddrPort())
+	c, err := sock.New(t)
+	if err != nil {
+		_ = t.Close()
+		return
+	}
+	l.active.Add(1)
+	go func() {
+		defer l.active.Add(-1)
+		l.Serve(c, remote, local)
+	}()
 }
 
 // Active is the number of connections that were accepted and have not ended.
@@ -123,12 +142,17 @@ func (l *Listener) Active() int64 { return l.active.Load() }
 // unmap makes an IPv4 address of a dual-stack socket an IPv4 address.
 func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
-// Close closes the sockets and waits until nothing is accepted any more. Connections that were accepted go on.
+// Close closes the sockets and waits until nothing is accepted any more. Whoever has connected by then is served; connections that were
+// accepted go on.
 func (l *Listener) Close() {
 	l.once.Do(func() {
 		close(l.done)
 		for _, s := range l.sockets {
-			_ = s.Close()
+			if l.running {
+				_ = s.SetDeadline(time.Unix(1, 0)) // calls the accepting goroutine back
+			} else {
+				_ = s.Close()
+			}
 		}
 	})
 	l.wg.Wait()

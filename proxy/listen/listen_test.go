@@ -75,3 +75,34 @@ func TestAllOrNone(t *testing.T) {
 	}
 	again.Close()
 }
+
+// TestCloseServesWhoWaits: connections that nobody has accepted yet when the listener closes are served.
+func TestCloseServesWhoWaits(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // elsewhere they go with the socket
+	}
+	l, err := open(t, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Serve = func(c *sock.Conn, _, _ netip.AddrPort) {
+		_ = c.WriteAll([]byte("served"), 1e9)
+		c.Close()
+	}
+	var waiting []net.Conn
+	for range 100 {
+		c, err := net.Dial("tcp", l.Addrs()[0].String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		waiting = append(waiting, c)
+	}
+	l.Run()
+	l.Close()
+	for i, c := range waiting {
+		if b, err := io.ReadAll(c); err != nil || string(b) != "served" {
+			t.Fatalf("connection %d: %q, %v", i, b, err)
+		}
+	}
+}

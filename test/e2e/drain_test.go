@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -201,7 +202,7 @@ func TestShutdownUnderNewConnections(t *testing.T) {
 	t.Parallel()
 	s := startSidecar(t, setup{drain: "announce: 500ms, timeout: 5s", services: service("pay", "", at(named(t, "ok").addr, "dc1"))})
 	var mu sync.Mutex
-	served, refused := 0, 0
+	served, refused, reset := 0, 0, 0
 	var wg sync.WaitGroup
 	for i := range 300 {
 		if i == 60 {
@@ -220,19 +221,27 @@ func TestShutdownUnderNewConnections(t *testing.T) {
 			w := newWire(c, 0)
 			w.say("POST / HTTP/1.1\r\nHost: pay\r\nContent-Length: 1\r\n\r\nx")
 			m, err := readMessage(w.br, "POST")
+			mu.Lock()
+			defer mu.Unlock()
+			if errors.Is(err, syscall.ECONNRESET) && m.head == "" {
+				reset++
+				return
+			}
 			if err != nil || m.status() != 200 {
 				t.Errorf("accepted, then %v %q", err, m.head)
 			}
-			mu.Lock()
 			served++
-			mu.Unlock()
 		})
 	}
 	wg.Wait()
 	if code := s.waitExit(t, waitMax); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	t.Logf("%d served, %d refused", served, refused)
+	// The kernel may complete one connection between the last look at its queue and the close of the socket.
+	if reset > 1 {
+		t.Errorf("%d connections were made and reset", reset)
+	}
+	t.Logf("%d served, %d refused, %d reset", served, refused, reset)
 }
 
 // TestInboundTargets (inbound never routes): straight to the listener only a trusted peer that names a declared port is served.
