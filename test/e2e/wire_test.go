@@ -284,6 +284,10 @@ func (e *endpoint) accept(ln *net.TCPListener, handle func(w *wire)) {
 
 // stop refuses new connections and resets the open ones, as a killed process does.
 func (e *endpoint) stop() {
+	// Closing alone leaves the socket listening as long as a process that another test is just starting still has a copy of it.
+	if raw, err := e.ln.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
+	}
 	_ = e.ln.Close()
 	e.mu.Lock()
 	e.stopped = true
